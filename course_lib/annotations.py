@@ -1,0 +1,165 @@
+"""The one data container: images, what each annotator said of them, and how many classes there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MISSING = -1
+"""The value that stands in `labels` where an annotator did not label an item."""
+
+
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """N items and the labels that R annotators gave them.
+
+    Arguments:
+        images: (N, C, H, W), or (N, H, W) for grey pictures, or (N, D) for features; uint8 becomes float32 in [0, 1].
+        labels: (N, R) for classes or (N, R, H, W) for masks; integers in 0..L-1, or `missing`.
+        n_classes: L. It is never guessed from the labels, since a class that nobody used would be lost.
+        truth: (N,) or (N, H, W), where it is known; no method reads it, only metrics do.
+        names: R names of annotators; "annotator 1", ... by default.
+        identities: False where column r is not one and the same person throughout (anonymous reader slots).
+        missing: the code for "no label" in the `labels` that come in; inside it is always MISSING = -1. NaN counts too.
+
+    Raises:
+        ValueError: with what was wanted, what came and the usual cause, if shapes, values or counts do not fit.
+
+    >>> data = Annotations(np.zeros((2, 3), np.float32), [[0, 1], [1, -1]], n_classes=2)
+    >>> data.n_items, data.n_annotators, data.n_observed
+    (2, 2, 3)
+    """
+
+    images: Tensor
+    labels: Tensor
+    n_classes: int
+    truth: Tensor | None = None
+    names: tuple[str, ...] = ()
+    identities: bool = True
+    missing: int = MISSING
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731  (the dataclass is frozen)
+        put("images", as_images(self.images))
+        labels = as_labels(self.labels, self.n_classes, missing=self.missing)
+        if labels.ndim not in (2, 4):
+            raise ValueError(
+                f"`labels` must be (N, R) or (N, R, H, W), one column an annotator; got {tuple(labels.shape)}. "
+                "With a single annotator write labels[:, None]."
+            )
+        if len(labels) != len(self.images):
+            raise ValueError(f"{len(self.images)} images but {len(labels)} rows of labels; is `labels` transposed?")
+        if not (labels != MISSING).any():
+            raise ValueError("`labels` holds no label at all: every entry is the missing code.")
+        put("labels", labels)
+        put("missing", MISSING)
+        if self.truth is not None:
+            put("truth", self._checked_truth(labels))
+        names = tuple(map(str, self.names)) or tuple(f"annotator {r + 1}" for r in range(labels.shape[1]))
+        if len(names) != labels.shape[1]:
+            raise ValueError(f"{len(names)} names for R={labels.shape[1]} annotators; is `labels` (N, R)?")
+        put("names", names)
+
+    def _checked_truth(self, labels: Tensor) -> Tensor:
+        truth = as_labels(self.truth, self.n_classes, what="truth")
+        want = labels.shape[:1] + labels.shape[2:]
+        if truth.shape != want:
+            raise ValueError(
+                f"`truth` must be {tuple(want)} beside labels {tuple(labels.shape)}; got {tuple(truth.shape)}. "
+                "A column (N, 1), as in MedMNIST files, needs truth[:, 0]."
+            )
+        return truth
+
+    @property
+    def n_items(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_annotators(self) -> int:
+        return self.labels.shape[1]
+
+    @property
+    def observed(self) -> Tensor:
+        """(N, R, *S) bool: where somebody said something."""
+        return self.labels != MISSING
+
+    @property
+    def n_observed(self) -> int:
+        return int(self.observed.sum())
+
+    def items(self, index: Tensor | np.ndarray | slice | list[int]) -> Annotations:
+        """The same annotators on the items in `index`."""
+        index = index if isinstance(index, slice) else torch.as_tensor(index)
+        truth = None if self.truth is None else self.truth[index]
+        return replace(self, images=self.images[index], labels=self.labels[index], truth=truth)
+
+    def with_labels(self, labels: Tensor | np.ndarray, names: tuple[str, ...] = ()) -> Annotations:
+        """The same items with other labels, for instance a vote (N, 1) or a sixth annotator's column added."""
+        return replace(self, labels=labels, names=names)
+
+
+def as_images(images: Tensor | np.ndarray | list) -> Tensor:
+    """Images or features as float32, with a channel axis: (N, C, H, W) or (N, D).
+
+    Raises: ValueError for fewer than two or more than four axes, for NaN and infinity.
+    """
+    x = torch.as_tensor(images)
+    x = x.float() / 255 if x.dtype == torch.uint8 else x.float()  # float64 does not exist on mps
+    if not 2 <= x.ndim <= 4:
+        raise ValueError(f"`images` must be (N, C, H, W), (N, H, W) or features (N, D); got {tuple(x.shape)}.")
+    if not torch.isfinite(x).all():
+        raise ValueError("`images` holds NaN or infinity; a division by a zero standard deviation is the usual cause.")
+    return x[:, None] if x.ndim == 3 else x
+
+
+def as_labels(
+    labels: Tensor | np.ndarray | list, n_classes: int, *, missing: int = MISSING, what: str = "labels"
+) -> Tensor:
+    """Integer labels as int64 with MISSING = -1, checked against the classes 0..L-1.
+
+    Arguments:
+        labels: any shape; any integer type, bool, or floats that are whole numbers (NaN is missing).
+        n_classes: L >= 2.
+        missing: the one other value allowed; only that code is skipped.
+
+    Raises: ValueError that lists the values that do not fit and how many there are.
+
+    >>> as_labels([[0, 255]], 2, missing=255)
+    tensor([[ 0, -1]])
+    """
+    if not isinstance(n_classes, int | np.integer) or n_classes < 2:
+        raise ValueError(f"`n_classes` must be an integer of at least 2; got {n_classes!r}.")
+    y = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    if y.dtype.kind not in "iufb":
+        found = sorted(set(map(str, y.ravel().tolist())))[:6]
+        raise ValueError(
+            f"`{what}` must be integers 0..{n_classes - 1}; got {y.dtype} such as {found}. "
+            "Map names to integers first: np.unique(names, return_inverse=True)."
+        )
+    gap = np.isnan(y) if y.dtype.kind == "f" else np.zeros(y.shape, bool)
+    if y.dtype.kind == "f" and (bad := ~gap & (y != np.floor(y))).any():
+        raise ValueError(
+            f"`{what}` must be whole numbers; {bad.sum()} are not, such as {y[bad][:4].tolist()}. "
+            "Probabilities are no labels: take their argmax, or train on several labels."
+        )
+    y = np.where(gap, missing, y).astype(np.int64)
+    gap = y == missing
+    if (bad := ~gap & ((y < 0) | (y >= n_classes))).any():
+        values, counts = np.unique(y[bad], return_counts=True)
+        found = dict(zip(values[:6].tolist(), counts[:6].tolist(), strict=True))
+        raise ValueError(
+            f"`{what}` holds {found} (value: how often), but there are "
+            f"L={n_classes} classes, 0..{n_classes - 1}, and {missing} for missing; {_usual_cause(values, n_classes)}"
+        )
+    return torch.from_numpy(np.where(gap, MISSING, y))
+
+
+def _usual_cause(values: np.ndarray, n_classes: int) -> str:
+    if 255 in values:
+        return "is 255 your code for missing (missing=255), or are these masks stored as 0 and 255 (divide by 255)?"
+    if n_classes in values and len(values) == 1:
+        return "did you forget to shift labels that start at 1?"
+    return "is `n_classes` right, or is a negative code for missing not declared (missing=...)?"

@@ -1,0 +1,239 @@
+"""The `course` command."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Learning When Experts Disagree: the course's commands."
+)
+edition_app = typer.Typer(no_args_is_help=True, help="Editions of the chapters for a class.")
+app.add_typer(edition_app, name="edition")
+console = Console()
+HOME = Path(".course")
+"""Everything that commands write by default lies in this folder of the working directory."""
+
+Out = Annotated[Path, typer.Option(help="Folder for the result.")]
+Size = Annotated[str | None, typer.Option(help="ci, lesson or paper; default $COURSE_SIZE, else lesson.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many draws of annotators, labels, weights and order.")]
+
+
+@app.command()
+def start() -> None:
+    """Checks the machine, runs the first experiment, executes chapter 1, and says what to do next."""
+    from . import book
+
+    began = time.perf_counter()
+    doctor()
+    console.print(
+        "\n[bold]The first experiment[/]: five annotators, each right 45 % (then 35 %) of the time, one label an image."
+    )
+    _show(_run("trace-mnist5k", seeds=3, size="lesson"))
+    console.print("\n[bold]Chapter 1[/], executed at `ci` size:")
+    root = _fresh(HOME / "start")
+    try:
+        book.vendor(book.scratch(root))
+        chapter = book.chapters(root)[0]
+        book.execute(chapter, "ci")
+        page = book.page(chapter)
+    except book.BookError as error:
+        raise _stop(error) from None
+    console.print(f"{page.resolve()}", soft_wrap=True)
+    minutes = (time.perf_counter() - began) / 60
+    console.print(
+        f"\nDone in {minutes:.1f} minutes; from here on nothing needs a network. Next:\n"
+        f"  {_me('lab')}    opens chapter 1 in JupyterLab\n"
+        f"  {_me('book')}   executes all chapters at `lesson` size and builds the book (about 5 minutes)",
+        soft_wrap=True,
+    )
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(context: typer.Context) -> None:
+    """Opens JupyterLab on chapter 1; further options go to JupyterLab (--no-browser, --port 8890, ...)."""
+    from . import book
+
+    try:
+        first = book.chapters()[0]
+    except book.BookError as error:
+        raise _stop(error) from None
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={book.ROOT}"]
+    command += [f"--LabApp.default_url=/lab/tree/{first.relative_to(book.ROOT).as_posix()}", *context.args]
+    raise typer.Exit(subprocess.run(command).returncode)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="The experiment; a wrong name lists them.")],
+    seeds: Seeds = 5,
+    size: Size = None,
+    device: Annotated[
+        str | None, typer.Option(help="auto, cpu, cuda or mps; default $COURSE_DEVICE, else auto.")
+    ] = None,
+    out: Out = HOME / "results",
+    commit: Annotated[
+        bool, typer.Option("--commit", help="Write to book/results, where only deliberate runs live.")
+    ] = False,
+) -> None:
+    """Runs an experiment, prints its table and writes NAME.SIZE.json."""
+    from . import book, experiments
+
+    result = _run(name, seeds=seeds, size=size, device=device)
+    _show(result)
+    console.print(f"{experiments.write(result, book.ROOT / 'book/results' if commit else out)}", soft_wrap=True)
+
+
+@app.command("book")
+def build_book(
+    size: Size = None,
+    out: Out = HOME / "book",
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the first page in a browser.")] = True,
+) -> None:
+    """Executes every chapter and builds the book; a cell that raises or a missing page is an error."""
+    from . import book
+    from .training import size as current_size
+
+    began = time.perf_counter()
+    root = _fresh(out)
+    try:
+        if not book.vendor(book.scratch(root)):
+            console.print(
+                "npm is not here: widgets will ask the network for their scripts, the pictures beside them will not."
+            )
+        for chapter in book.chapters(root):
+            start = time.perf_counter()
+            book.execute(chapter, size or current_size())
+            console.print(f"{chapter.stem}: {time.perf_counter() - start:.0f} s")
+        page = book.build(root)
+    except book.BookError as error:
+        raise _stop(error) from None
+    console.print(f"{page.resolve()} ({(time.perf_counter() - began) / 60:.1f} minutes)", soft_wrap=True)
+    if show:
+        webbrowser.open(page.resolve().as_uri())
+
+
+@app.command()
+def bench(out: Out = HOME / "bench") -> None:
+    """Times what must stay fast against what it replaces, as ratios within one run; writes bench.json."""
+    from . import bench as benches
+
+    result = benches.all_benches()
+    table = Table("what", "seconds", "against", "seconds", "ratio")
+    for row in result["rows"]:
+        table.add_row(
+            row["what"], f"{row['seconds']:.3f}", row["against"], f"{row['against_seconds']:.3f}", f"{row['ratio']:.2f}"
+        )
+    console.print(table)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "bench.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    console.print(f"{out / 'bench.json'}")
+
+
+@app.command()
+def doctor() -> None:
+    """Says what this machine has: Python, torch, device, memory, data."""
+    import torch
+
+    from . import __version__, book, data, experiments
+
+    console.print(f"course_lib {__version__}, Python {platform.python_version()} ({sys.executable})", soft_wrap=True)
+    console.print(f"torch {torch.__version__} on {experiments.device_name()}; {platform.system()} {platform.machine()}")
+    free = shutil.disk_usage(Path.cwd()).free / 2**30
+    console.print(
+        f"{free:.0f} GB of disk free; browser scripts: {'npm' if shutil.which('npm') else 'from the network, no npm'}"
+    )
+    try:
+        console.print(
+            f"data: {len(data.mnist5k().images):,} digits, checksum right ({data.shipped('mnist5k.npz')})",
+            soft_wrap=True,
+        )
+        console.print(f"chapters: {len(book.chapters())} in {book.ROOT / 'notebooks'}", soft_wrap=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise _stop(error) from None
+
+
+@edition_app.command()
+def student(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
+    """The chapters without their solutions."""
+    _edition("student", out)
+
+
+@edition_app.command()
+def instructor(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
+    """The chapters with every solution in the place of its stub."""
+    _edition("instructor", out)
+
+
+def _edition(kind: str, out: Path) -> None:
+    from . import edition
+
+    try:
+        written = getattr(edition, kind)(out)
+    except RuntimeError as error:
+        raise _stop(error) from None
+    console.print(f"{len(written)} chapters in {out}")
+
+
+def _run(name: str, **options: object) -> dict:
+    from . import experiments
+
+    try:
+        return experiments.run(name, **options)
+    except (ValueError, OSError, RuntimeError) as error:
+        raise _stop(error) from None
+
+
+def _show(result: dict) -> None:
+    """One line a method and setting: mean and standard deviation over the draws."""
+    import numpy as np
+
+    metrics = ["accuracy", "cm_error", "skill_mae", "count_cm_error"]
+    table = Table(
+        "setting", "method", *metrics, title=f"{result['experiment']}, {result['size']}, {result['seconds']} s"
+    )
+    groups: dict[tuple[str, str], list[dict]] = {}
+    for row in result["rows"]:
+        setting = ", ".join(f"{key} {value}" for key, value in row["setting"].items())
+        groups.setdefault((setting, row["method"]), []).append(row["metrics"])
+    for (setting, method), runs in sorted(groups.items()):
+        cells = [np.array([run[m] for run in runs if m in run]) for m in metrics]
+        table.add_row(setting, method, *[f"{c.mean():.3f} ± {c.std():.3f}" if len(c) else "-" for c in cells])
+    console.print(table)
+
+
+def _me(command: str) -> str:
+    """How the reader calls a command from where they stand: the full path of `course` where it is not on the PATH."""
+    here = Path(sys.executable).with_name("course.exe" if sys.platform == "win32" else "course")
+    if shutil.which("course") == str(here):
+        return f"course {command}"
+    return f"{here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here} {command}"
+
+
+def _fresh(folder: Path) -> Path:
+    """An empty folder for a scratch copy; only ever removes one that a command of this file made."""
+    mark = folder / ".made-by-course"
+    if folder.exists():
+        if not mark.exists() and any(folder.iterdir()):
+            raise _stop(f"{folder} is not empty and was not made by `course`; name another with --out.")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    mark.touch()
+    return folder
+
+
+def _stop(error: object) -> typer.Exit:
+    """One clear line on the standard error, and exit code 1."""
+    Console(stderr=True).print(f"course: {error}", style="red", soft_wrap=True, markup=False)
+    return typer.Exit(1)

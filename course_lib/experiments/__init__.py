@@ -1,0 +1,114 @@
+"""The papers' tables and figures as runnable rows: `run` gives a result, `write` a JSON file, `claims` judges them.
+
+A result is {"experiment", "size", "device", "commit", "versions", "seconds", "rows"}, a row {"method", "setting",
+"draw", "seed", "seconds", "peak_mb", "metrics"}: one row a run, nothing averaged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from .. import __version__
+from ..training import pick_device
+from ..training import size as current_size
+from . import classes
+
+EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
+    "trace-mnist5k": classes.trace_mnist5k,
+    "trace-spammers": classes.trace_spammers,
+}
+
+
+def run(
+    name: str, *, seeds: int = 5, size: str | None = None, device: str | None = None, progress: bool = True
+) -> dict:
+    """Runs one experiment; each seed is a new draw of annotators, labels, weights and order.
+
+    Raises: ValueError for an unknown name or seeds < 1.
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
+    if seeds < 1:
+        raise ValueError(f"`seeds` must be at least 1; got {seeds}.")
+    size = size or current_size()
+    start = time.perf_counter()
+    rows = EXPERIMENTS[name](seeds=seeds, size=size, device=device, progress=progress)
+    versions = {
+        "course_lib": __version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    return {
+        "experiment": name, "size": size, "device": device_name(device), "commit": _commit(), "versions": versions,
+        "seconds": round(time.perf_counter() - start, 1), "rows": rows,
+    }  # fmt: skip
+
+
+def write(result: dict, out: str | Path) -> Path:
+    """Writes OUT/NAME.SIZE.json, whole or not at all, and returns its path."""
+    path = Path(out) / f"{result['experiment']}.{result['size']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    rows = ",\n  ".join(json.dumps(row) for row in result["rows"])  # a row a line: a readable diff
+    head = json.dumps({key: value for key, value in result.items() if key != "rows"})
+    part.write_text(f'{head[:-1]}, "rows": [\n  {rows}\n]}}\n', encoding="utf-8")
+    os.replace(part, path)
+    return path
+
+
+def read(path: str | Path) -> dict:
+    """Reads a result; ValueError that names the file if it is none."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} is no result of `course run`: it is not whole JSON.") from None
+
+
+def select(result: dict, method: str, **setting: object) -> list[dict]:
+    """The rows of one method's runs in order of draw and seed, where `setting` holds.
+
+    Raises: ValueError that lists what there is, if nothing fits.
+    """
+    rows = [r for r in result["rows"] if r["method"] == method and setting.items() <= r["setting"].items()]
+    if not rows:
+        there = sorted({(r["method"], json.dumps(r["setting"])) for r in result["rows"]})
+        raise ValueError(f"no run of {method!r} with {setting} in {result['experiment']}; there are {there[:6]}.")
+    return sorted(rows, key=lambda r: (r["draw"], r["seed"]))
+
+
+def values(result: dict, method: str, metric: str, **setting: object) -> np.ndarray:
+    """One metric of the selected runs: (runs,)."""
+    return np.array([row["metrics"][metric] for row in select(result, method, **setting)])
+
+
+def device_name(device: str | None = None) -> str:
+    """The chosen device in words: the card's name, or the number of threads."""
+    picked = pick_device(device)
+    return (
+        torch.cuda.get_device_name(picked)
+        if picked.type == "cuda"
+        else f"{picked.type} ({torch.get_num_threads()} threads)"
+    )
+
+
+def _commit() -> str:
+    """The checkout's commit, with + where files differ from it; the version outside a checkout."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        commit = subprocess.run(
+            [*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        dirty = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", "course_lib"], capture_output=True).returncode
+    except (OSError, subprocess.CalledProcessError):
+        return __version__
+    return commit + "+" * dirty

@@ -1,0 +1,84 @@
+"""What the papers claim, and whether the committed results bear it out. The verdict is computed, never typed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import yaml
+from scipy import stats
+
+from ..data import shipped
+from . import read, select
+
+VERDICTS = ("holds", "weaker", "not reproduced", "not tested")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with what was measured: mean difference a - b, its 95 % interval, the number of draws, the verdict."""
+
+    claim: dict
+    mean: float
+    low: float
+    high: float
+    n: int
+    verdict: str
+
+    @property
+    def ours(self) -> str:
+        return "-" if self.n == 0 else f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}], n = {self.n}"
+
+
+def claims(paper: str | None = None) -> list[dict]:
+    """The rows of claims.yaml, of one paper or of all."""
+    rows = yaml.safe_load(shipped("claims.yaml").read_text(encoding="utf-8"))
+    return [row for row in rows if paper is None or row["paper"] == paper]
+
+
+def judge(claim: dict) -> Judged:
+    """Holds where the paired 95 % interval of a - b lies above min_diff; weaker where it lies above 0 only.
+
+    a and b are methods, or b is a number. Pairs are draws of annotators: same digits, labels and first weights.
+    """
+    if "check" not in claim:
+        return Judged(claim, np.nan, np.nan, np.nan, 0, "not tested")
+    check = claim["check"]
+    result = read(shipped(f"results/{claim['experiment']}.json"))
+    sides = [_by_draw(result, check, side) for side in (check["a"], check["b"])]
+    difference = sides[0] - sides[1]
+    mean, low, high = interval(difference)
+    verdict = "holds" if low > check["min_diff"] else "weaker" if low > 0 else "not reproduced"
+    return Judged(claim, mean, low, high, len(np.atleast_1d(difference)), verdict)
+
+
+def interval(x: np.ndarray) -> tuple[float, float, float]:
+    """Mean and its 95 % interval from Student's t: (n,) with n >= 2."""
+    if len(x) < 2:
+        raise ValueError(f"an interval needs at least 2 draws; got {len(x)}. Run with --seeds 5.")
+    half = stats.t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
+    return float(x.mean()), float(x.mean() - half), float(x.mean() + half)
+
+
+def table(paper: str | None = None) -> str:
+    """The claims as a Markdown table, with our numbers beside theirs."""
+    lines = [
+        "| claim | where | theirs | ours (difference, 95 %) | verdict | why |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for judged in map(judge, claims(paper)):
+        c = judged.claim
+        lines.append(
+            f"| {c['claim']} | {c['where']} | {c['theirs']} | {judged.ours} | **{judged.verdict}** | {c['why']} |"
+        )
+    return "\n".join(lines)
+
+
+def _by_draw(result: dict, check: dict, side: str | float) -> np.ndarray | float:
+    """Mean of the seeds of each draw, in order of draw: (draws,); a number stands for itself."""
+    if isinstance(side, int | float):
+        return float(side)
+    draws = {}
+    for row in select(result, side, **check.get("where", {})):
+        draws.setdefault(row["draw"], []).append(row["metrics"][check["metric"]])
+    return np.array([np.mean(seeds) for seeds in draws.values()])

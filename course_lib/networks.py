@@ -1,0 +1,81 @@
+"""The small networks. Each maps images (B, C, H, W), or features (B, D), to logits (B, L), and draws its weights on
+the CPU."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor, nn
+
+
+def mlp(n_inputs: int, n_classes: int, *, hidden: int = 64, generator: Generator) -> nn.Module:
+    """Two hidden layers; for sweeps on 14x14 digits: n_inputs = 196."""
+    return initialised(
+        nn.Sequential(
+            nn.Flatten(),
+            nn.Linear(n_inputs, hidden), nn.ReLU(),
+            nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(hidden, n_classes),
+        ),
+        generator,
+    )  # fmt: skip
+
+
+def small_cnn(n_channels: int, n_classes: int, *, size: int = 28, generator: Generator) -> nn.Module:
+    """Two strided 5x5 convolutions (8, 16 kernels), after LeCun et al. 1998; any size of at least 4."""
+    side = math.ceil(math.ceil(size / 2) / 2)
+    return initialised(
+        nn.Sequential(
+            nn.Conv2d(n_channels, 8, 5, stride=2, padding=2), nn.ReLU(),
+            nn.Conv2d(8, 16, 5, stride=2, padding=2), nn.ReLU(),
+            nn.Flatten(), nn.Linear(16 * side * side, n_classes),
+        ),
+        generator,
+    )  # fmt: skip
+
+
+def paper_cnn(
+    n_channels: int, n_classes: int, *, kernels: tuple[int, ...] = (32, 32, 64, 64), generator: Generator
+) -> nn.Module:
+    """Four 3x3 convolutions, max-pooling after the first two, global average pooling.
+
+    Source: Tanno 2019, appendix A.
+    """
+    a, b, c, d = kernels
+    return initialised(
+        nn.Sequential(
+            nn.Conv2d(n_channels, a, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(a, b, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(b, c, 3, padding=1), nn.ReLU(),
+            nn.Conv2d(c, d, 3, padding=1), nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(d, n_classes),
+        ),
+        generator,
+    )  # fmt: skip
+
+
+def initialised(network: nn.Module, generator: Generator) -> nn.Module:
+    """Draws every layer's weights from `generator` (uniform, variance 1 / (3 fan-in), torch's default), in place."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            bound = 1 / math.sqrt(layer.weight[0].numel())
+            nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+    return network
+
+
+def seeded(seed: int) -> Generator:
+    """A CPU generator: the same numbers on every machine and beside every device."""
+    return torch.Generator().manual_seed(seed)
+
+
+def n_parameters(module: nn.Module) -> int:
+    """How many numbers are trained."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+def logits_shape(network: nn.Module, images: Tensor) -> tuple[int, ...]:
+    """The shape of the network's answer for one image of `images`, found by asking."""
+    with torch.no_grad():
+        return tuple(network(images[:1]).shape)

@@ -1,0 +1,200 @@
+"""What `training.fit` stands on: labels on the device, K methods as one stacked model, and what is kept."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from .annotations import MISSING, Annotations
+
+
+class Labelled:
+    """Images once and labels K times on the device; no worker processes, no copies for runs that share their labels."""
+
+    def __init__(self, data: Annotations | Sequence[Annotations], K: int, device: torch.device, what: str) -> None:
+        self.data = [data] * K if isinstance(data, Annotations) else list(data)
+        first = self.data[0]
+        if len(self.data) != K or any(d.images is not first.images for d in self.data):
+            raise ValueError(
+                f"`{what}` must be one Annotations, or K={K} that share one images tensor; got {len(self.data)}. "
+                "Make them from one: data.with_labels(...)."
+            )
+        self.N, self.device = first.n_items, device
+        distinct = {id(d): d for d in self.data}
+        place = {key: k for k, key in enumerate(distinct)}
+        self.first_row = torch.tensor([[place[id(d)] * self.N] for d in self.data], device=device)  # (K, 1)
+        self.images = first.images.to(device)
+        self.labels = torch.cat([d.labels for d in distinct.values()]).to(device)  # (distinct N, R, *S)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(K, B) item numbers -> x (K, B, ...), labels (K, B, R, *S), index (K, B)."""
+        return self.images[index], self.labels[index + self.first_row], index
+
+    @torch.no_grad()
+    def mean_loss(self, runs: Runs, chunk: int = 1024) -> Tensor:
+        """(K,) loss over all items, each chunk weighted by its observed labels."""
+        runs.train(False)
+        total, weight = 0, 0
+        for index in torch.arange(self.N, device=self.device).split(chunk):
+            batch = self.batch(index.expand(len(self.data), -1))
+            n = (batch[1] != MISSING).flatten(1).sum(1)  # (K,)
+            total, weight = total + runs.losses(batch) * n, weight + n
+        return total / weight
+
+
+class _Loss(nn.Module):
+    """functional_call calls `forward`; ours is the method's loss."""
+
+    def __init__(self, method: nn.Module) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        return self.method.loss(batch)
+
+
+class Runs:
+    """K methods as one. With K = 1 it is the method itself, so that any network trains (batch norm, dropout, ...)."""
+
+    def __init__(self, methods: list[nn.Module], device: torch.device) -> None:
+        self.methods, self.K, self.graph = [m.to(device) for m in methods], len(methods), None
+        if self.K == 1:
+            self.parameters = {n: p for n, p in methods[0].named_parameters() if p.requires_grad}
+            return
+        shapes = [{n: (t.shape, t.dtype) for n, t in m.state_dict().items()} for m in methods]
+        if any(type(m) is not type(methods[0]) for m in methods) or any(s != shapes[0] for s in shapes):
+            raise ValueError("methods trained together must be of one kind and size; call fit once for each kind.")
+        parameters, buffers = stack_module_state(methods)  # name -> (K, ...)
+        self.parameters = {n: p for n, p in parameters.items() if p.requires_grad}
+        self.constants = {**buffers, **{n: p for n, p in parameters.items() if not p.requires_grad}}
+        self.loss = _Loss(copy.deepcopy(methods[0]).to("meta"))  # structure only: the numbers come from the stacks
+
+    def _one(self, parameters: dict, constants: dict, batch: tuple) -> Tensor:
+        state = {f"method.{name}": tensor for name, tensor in {**parameters, **constants}.items()}
+        return functional_call(self.loss, state, (batch,))
+
+    def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """(K,) losses."""
+        if self.K == 1:
+            return self.methods[0].loss(tuple(t[0] for t in batch))[None]
+        return vmap(self._one, randomness="different")(self.parameters, self.constants, batch)
+
+    def gradients(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        """(K,) losses; leaves each run's own gradient in `.grad`."""
+        if self.K == 1:
+            loss = self.losses(batch)
+            for parameter in self.parameters.values():
+                parameter.grad = None
+            loss.sum().backward()
+            return loss.detach()
+        if (
+            self.graph is None
+        ):  # traced once for the batch's shape: replaying it costs a third of calling vmap each step
+            step = vmap(grad_and_value(self._one), randomness="different")
+            self.graph = make_fx(lambda *arguments: step(*arguments))(
+                {n: p.detach() for n, p in self.parameters.items()}, self.constants, batch
+            )
+        with torch.no_grad():
+            gradients, losses = self.graph(self.parameters, self.constants, batch)
+        for name, parameter in self.parameters.items():
+            parameter.grad = gradients[name]
+        return losses
+
+    def train(self, mode: bool = True) -> None:
+        for method in [*self.methods[:1], *([self.loss.method] if self.K > 1 else [])]:
+            method.train(mode)
+
+    def state(self) -> dict[str, Tensor]:
+        """name -> (K, ...), views of everything that training changes."""
+        if self.K == 1:
+            return {name: tensor.detach()[None] for name, tensor in self.methods[0].state_dict().items()}
+        return {name: tensor.detach() for name, tensor in {**self.parameters, **self.constants}.items()}
+
+    def unstack(self) -> None:
+        if self.K > 1:
+            for k, method in enumerate(self.methods):
+                method.load_state_dict({name: tensor[k] for name, tensor in self.state().items()})
+
+
+class Keeper:
+    """Losses, the best epoch's weights, and the checkpoint."""
+
+    def __init__(self, runs: Runs, optimiser: torch.optim.Optimizer, path: str | Path | None, fingerprint: str) -> None:
+        self.runs, self.optimiser, self.fingerprint = runs, optimiser, fingerprint
+        self.path = None if path is None else Path(path)
+        self.epoch, self.losses, self.validations, self.best = 0, [], [], None
+        self.kept_epoch = torch.full((runs.K,), -1)
+        if self.path is not None and self.path.exists():
+            self._resume()
+
+    def end_of_epoch(self, epoch: int, loss: Tensor, validation: Tensor | None) -> None:
+        self.losses.append(loss.cpu())
+        better = torch.ones(self.runs.K, dtype=torch.bool)
+        if validation is not None:
+            self.validations.append(validation.cpu())
+            better = self.validations[-1] <= torch.stack(self.validations).min(0).values  # (K,)
+            self._keep(better)
+        self.kept_epoch[better] = epoch
+        self.epoch = epoch + 1
+        if self.path is not None:
+            kept = ("epoch", "losses", "validations", "best", "kept_epoch", "fingerprint")
+            write_tensors(
+                {
+                    **{k: getattr(self, k) for k in kept},
+                    "state": self.runs.state(),
+                    "adam": self.optimiser.state_dict(),
+                },
+                self.path,
+            )
+
+    def _keep(self, better: Tensor) -> None:
+        state = self.runs.state()
+        if self.best is None:
+            self.best = {name: tensor.clone() for name, tensor in state.items()}
+        for name, tensor in state.items():
+            self.best[name][better.to(tensor.device)] = tensor[better.to(tensor.device)]
+
+    def restore_best(self) -> None:
+        if self.best is not None:
+            for name, tensor in self.runs.state().items():
+                tensor.copy_(self.best[name])
+
+    def _resume(self) -> None:
+        saved = read_tensors(self.path)
+        if saved.get("fingerprint") != self.fingerprint:
+            raise ValueError(
+                f"{self.path} belongs to another run (other data, seeds or settings); delete it or name another."
+            )
+        for name, tensor in self.runs.state().items():
+            tensor.copy_(saved["state"][name])
+        self.optimiser.load_state_dict(saved["adam"])
+        self.epoch, self.losses, self.validations = saved["epoch"], saved["losses"], saved["validations"]
+        self.best, self.kept_epoch = saved["best"], saved["kept_epoch"]
+        if self.best is not None:
+            self.best = {name: tensor.to(self.runs.state()[name].device) for name, tensor in self.best.items()}
+
+
+def write_tensors(content: dict, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    torch.save(content, part)
+    os.replace(part, path)
+
+
+def read_tensors(path: Path) -> dict:
+    if not path.exists():
+        raise FileNotFoundError(f"no saved tensors at {path}; `save` writes them.")
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise ValueError(
+            f"{path} cannot be read as saved tensors ({type(error).__name__}): it was cut short, or not written by "
+            "`save`. Delete it and train again."
+        ) from None

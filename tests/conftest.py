@@ -1,0 +1,149 @@
+"""What all tests share: a quiet environment, and one executed scratch copy of the chapters."""
+
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+# Before anything imports torch or starts a kernel; kernels inherit this. On two cores more threads are only slower.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, str(min(2, os.cpu_count() or 1)))
+os.environ["COURSE_SIZE"] = "ci"
+os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+REPO = Path(__file__).resolve().parents[1]
+SECONDS_PER_CELL = 60
+SECONDS_PER_CHAPTER = 30
+NO_REASON = {"", "Skipped", "unconditional skip"}
+
+# Imported by every kernel through PYTHONPATH: a chapter that reaches for the network fails, whatever library it uses.
+OFFLINE = """
+import socket
+
+LOCAL = {"127.0.0.1", "::1", "localhost", "", None, socket.gethostname()}
+connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+
+def local_connect(self, address):
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in LOCAL:
+        raise OSError(f"a chapter reached for the network: {address[0]}")
+    return connect(self, address)
+
+
+def local_look_up(host, *args, **kwargs):
+    if host not in LOCAL:
+        raise OSError(f"a chapter reached for the network: {host}")
+    return look_up(host, *args, **kwargs)
+
+
+socket.socket.connect, socket.getaddrinfo = local_connect, local_look_up
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one chapter ended under nbmake."""
+
+    error: str
+    seconds: float  # spent in cells; starting the kernel is not the chapter's fault
+
+
+@dataclass(frozen=True)
+class Executed:
+    """A scratch copy whose chapters have run."""
+
+    root: Path
+    outcomes: dict[str, Outcome]
+
+
+def run_chapters(root: Path, **env: str) -> dict[str, Outcome]:
+    """Run the chapters of a scratch copy under nbmake, in order and offline, and keep their outputs in it."""
+    (root / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (root / ".offline").mkdir(exist_ok=True)
+    (root / ".offline/sitecustomize.py").write_text(OFFLINE, encoding="utf-8")
+    clean = {k: v for k, v in os.environ.items() if k not in ("MPLBACKEND", "PYTEST_ADDOPTS")}
+    clean["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root / ".offline"), clean.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", f"--nbmake-timeout={SECONDS_PER_CELL}"]
+    done = subprocess.run(
+        [*command, "-q", "-p", "no:cacheprovider", "-c", "pytest.ini", "--junitxml=nbmake.xml", "notebooks"],
+        cwd=root,
+        env=clean | env,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )
+    if not (root / "nbmake.xml").exists():
+        raise RuntimeError(f"nbmake did not report: {done.stdout[-2000:]}")
+    return _outcomes(root)
+
+
+def _outcomes(root: Path) -> dict[str, Outcome]:
+    outcomes = {}
+    for case in ET.parse(root / "nbmake.xml").iter("testcase"):
+        stem = Path(case.attrib["name"]).stem
+        bad = [
+            f"{child.attrib.get('message', '')}\n{child.text}" for child in case if child.tag in ("failure", "error")
+        ]
+        outcomes[stem] = Outcome("\n".join(bad), seconds_in_cells(root / f"notebooks/{stem}.ipynb"))
+    return outcomes
+
+
+def seconds_in_cells(path: Path) -> float:
+    import nbformat
+
+    total = 0.0
+    for cell in nbformat.read(path, 4).cells:
+        times = cell.metadata.get("execution", {})
+        if "shell.execute_reply" in times:
+            begin, end = (times[k].replace("Z", "+00:00") for k in ("iopub.execute_input", "shell.execute_reply"))
+            total += (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+    return total
+
+
+@pytest.fixture(scope="session")
+def executed(tmp_path_factory) -> Executed:
+    """Every chapter, executed once at `ci` size; the notebook tests and the book share it."""
+    from course_lib import book
+
+    if os.environ.get("CI"):
+        book.vendor()  # so that CI sees live widgets; elsewhere the tests fetch nothing
+    root = book.scratch(tmp_path_factory.mktemp("book"))
+    return Executed(root, run_chapters(root))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of a Chromium; without one the browser tests are skipped, but never in CI."""
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None and os.environ.get("CI"):
+        pytest.fail("CI is set but no chromium is on the PATH; .ci/run installs Debian's")
+    if path is None:
+        pytest.skip("no Chromium on this machine, so the built pages are not opened (Debian: apt install chromium)")
+    return path
+
+
+_without_reason: list[str] = []
+
+
+def pytest_runtest_logreport(report):
+    skipped = report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple)
+    if skipped and report.longrepr[2].removeprefix("Skipped:").strip() in NO_REASON:
+        _without_reason.append(report.nodeid)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if _without_reason and exitstatus == 0:
+        session.exitstatus = 1
+
+
+def pytest_terminal_summary(terminalreporter):
+    for nodeid in _without_reason:
+        terminalreporter.write_line(f"ERROR {nodeid} was skipped without a reason; say why in the skip", red=True)

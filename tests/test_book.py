@@ -1,0 +1,397 @@
+"""The book is built from the executed chapters and opened in a browser, wide and narrow, light and dark, offline."""
+
+import contextlib
+import re
+import shutil
+import threading
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import nbformat
+import pytest
+import yaml
+from conftest import REPO
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from course_lib import book
+from course_lib.book import BookError
+
+SIZES = {"desk": (1280, 900), "phone": (390, 844)}
+LOOKS = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
+CHROMIUM_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+# Messages that are known and harm nobody.
+ALLOWED_MESSAGES = (
+    r"THEBE_JS_URL' has already been declared",  # Jupyter Book 1 declares it twice on every page
+    r"Failed to load resource: net::ERR_(FAILED|BLOCKED_BY_CLIENT)",  # what the test itself blocked; recorded apart
+    r"Failed to load resource: .*404",  # the widgets' own style sheet asks for icon fonts at a wrong address
+)
+# Where the pages may look outward when the widgets' scripts are not vendored: the still twin then carries the page.
+WIDGET_CDN = re.compile(
+    r"https://(cdnjs\.cloudflare\.com/ajax/libs/require\.js|cdn\.jsdelivr\.net/npm/(@jupyter|anywid))"
+)
+# Rules of axe-core that a part we do not write breaks: the handle of an ipywidgets slider has no name of its own.
+ALLOWED_AXE = {"aria-input-field-name"}
+
+
+# ---- building --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def site(executed):
+    """The folder of the whole built book."""
+    return book.build(executed.root).parent
+
+
+def tiny(folder, *cells, intro="# Start\n\nText.", url=""):
+    """A scratch copy with the real configuration, one page and one chapter."""
+    shutil.copytree(REPO / "book", folder / "book", ignore=shutil.ignore_patterns("_build", "vendor", "*.md"))
+    (folder / "book/intro.md").write_text(intro, encoding="utf-8")
+    toc = {"format": "jb-book", "root": "book/intro", "parts": [{"chapters": [{"file": "notebooks/01_tiny"}]}]}
+    (folder / "book/_toc.yml").write_text(yaml.safe_dump(toc), encoding="utf-8")
+    config = yaml.safe_load((folder / "book/_config.yml").read_text(encoding="utf-8"))
+    config["repository"]["url"] = url
+    (folder / "book/_config.yml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    (folder / "notebooks").mkdir()
+    cells = [new_markdown_cell("# Tiny"), *(cells or [new_code_cell("print('fine')")])]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    nbformat.write(new_notebook(cells=cells, metadata=kernel), folder / "notebooks/01_tiny.ipynb")
+    return folder
+
+
+def ran(root, size="ci"):
+    book.execute(book.chapters(root)[0], size)
+    return root
+
+
+def test_every_page_of_the_contents_is_there(site):
+    missing = [page for page in book.pages() if not (site / f"{page}.html").exists()]
+    assert not missing
+    assert (site / "index.html").exists()
+
+
+def test_every_chapter_is_in_the_contents_and_on_the_front_page():
+    stems = [f"notebooks/{path.stem}" for path in book.chapters()]
+    assert [page for page in book.pages() if page.startswith("notebooks/")] == stems
+    linked = re.findall(r"\{doc\}`/(notebooks/[^`]+)`", (REPO / "book/intro.md").read_text(encoding="utf-8"))
+    assert sorted(set(linked)) == stems
+
+
+def test_a_raising_cell_is_named_and_the_notebook_left_as_it_was(tmp_path):
+    root = tiny(tmp_path, new_code_cell("1"), new_code_cell("raise ValueError('planted')"))
+    path = book.chapters(root)[0]
+    before = path.read_bytes()
+    with pytest.raises(BookError, match=r"01_tiny, cell 2 \(raise ValueError\('planted'\)\): ValueError: planted"):
+        book.execute(path, "ci")
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_only_a_tagged_cell_may_raise(tmp_path):
+    tagged = new_code_cell("raise ValueError('a lesson')", metadata={"tags": ["raises-exception"]})
+    path = book.chapters(ran(tiny(tmp_path, tagged, new_code_cell("print('on')"))))[0]
+    assert not book.unfinished(path)
+    notebook = nbformat.read(path, 4)
+    notebook.cells[1].metadata.tags = []
+    nbformat.write(notebook, path)
+    assert book.unfinished(path) == ["01_tiny, cell 1 (raise ValueError('a lesson')): ValueError: a lesson"]
+
+
+def test_a_dead_kernel_and_a_slow_cell_are_named(tmp_path):
+    root = tiny(tmp_path, new_code_cell("import os\nos._exit(1)"))
+    with pytest.raises(BookError, match=r"01_tiny, cell 1 \(import os\)"):
+        book.execute(book.chapters(root)[0], "ci")
+    nbformat.write(new_notebook(cells=[new_code_cell("import time\ntime.sleep(60)")]), book.chapters(root)[0])
+    with pytest.raises(BookError, match=r"01_tiny, cell 0 \(import time\): CellTimeoutError"):
+        book.execute(book.chapters(root)[0], "ci", timeout=2)
+
+
+def test_the_size_reaches_the_kernel_and_its_folder_is_the_notebooks(tmp_path):
+    path = book.chapters(
+        ran(tiny(tmp_path, new_code_cell("import os\nprint(os.environ['COURSE_SIZE'], os.getcwd())")), "paper")
+    )[0]
+    assert nbformat.read(path, 4).cells[1].outputs[0].text.split() == ["paper", str(path.parent)]
+
+
+def test_a_chapter_without_outputs_stops_the_build(tmp_path):
+    with pytest.raises(BookError, match="01_tiny: has no outputs"):
+        book.build(tiny(tmp_path))
+
+
+def test_a_broken_book_is_red_the_second_time_too(tmp_path):
+    root = ran(tiny(tmp_path, intro="# Start\n\nSee {eq}`nowhere`."))
+    for _ in range(2):
+        with pytest.raises(BookError, match="nowhere"):
+            book.build(root)
+
+
+def test_a_missing_page_is_named(tmp_path):
+    root = ran(tiny(tmp_path))
+    toc = (root / "book/_toc.yml").read_text(encoding="utf-8").replace("01_tiny", "02_absent")
+    (root / "book/_toc.yml").write_text(toc, encoding="utf-8")
+    with pytest.raises(BookError, match="notebooks/02_absent: no such page was made"):
+        book.build(root)
+
+
+@pytest.mark.parametrize("url", ["", "https://github.com/someone/somewhere"])
+def test_one_setting_turns_the_launch_buttons_on(tmp_path, url):
+    html = (book.build(ran(tiny(tmp_path, url=url))).parent / "notebooks/01_tiny.html").read_text(encoding="utf-8")
+    path = "someone/somewhere/blob/main/notebooks/01_tiny.ipynb"
+    assert (f"colab.research.google.com/github/{path}" in html) == bool(url)
+    assert ("mybinder.org" in html) == bool(url)
+
+
+def test_the_committed_book_names_no_repository_yet():
+    assert yaml.safe_load((REPO / book.CONFIG).read_text(encoding="utf-8"))["repository"]["url"] == ""
+
+
+def test_one_chapter_alone_becomes_a_page(tmp_path):
+    root = ran(tiny(tmp_path))
+    (root / "book/references.md").write_text("# References\n\n```{bibliography}\n:all:\n```\n", encoding="utf-8")
+    made = book.page(book.chapters(root)[0])
+    assert "fine" in made.read_text(encoding="utf-8")
+
+
+def test_no_chapters_means_a_clear_error(tmp_path):
+    with pytest.raises(BookError, match="clone the repository"):
+        book.scratch(tmp_path / "out", tmp_path)
+
+
+def test_without_npm_the_scripts_are_left_to_the_cdn(tmp_path, monkeypatch):
+    monkeypatch.setattr(book.shutil, "which", lambda name: None)
+    assert book.vendor(tmp_path) is False
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_card_says_what_was_measured_and_what_was_not(monkeypatch):
+    cpu = {"seconds": 41.4, "size": "lesson", "machine": "2 cores"}
+    gpu = {"seconds": 9, "size": "lesson", "card": "a card", "peak_mb": 321.5, "commit": "c"}
+    monkeypatch.setattr(book, "ledger", lambda: {"01_a": {"cpu": cpu, "gpu": None}, "03_b": {"cpu": cpu, "gpu": gpu}})
+    assert str(book.card(1)) == "**Measured.** 41 s on a CPU (2 cores, size `lesson`); not yet run on a GPU."
+    assert "9 s on a GPU (a card, size `lesson`, 322 MB at most)" in book.card(3)._repr_markdown_()
+    assert str(book.card(4)) == "**Measured.** not yet run on a CPU; not yet run on a GPU."
+
+
+def test_every_name_of_the_notation_table_is_in_the_library_or_marked_as_maths():
+    from course_lib.confusion import NOTATION
+
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (REPO / "course_lib").rglob("*.py"))
+    for row in NOTATION:
+        assert len(row) == 4 and all(row), row
+        names = re.findall(r"[A-Za-z_]\w*", row[0].replace("`", ""))
+        is_maths = row[0].startswith("$")
+        assert is_maths or all(re.search(rf"\b{name}\b", sources) for name in names), (
+            f"{row[0]} is nowhere in course_lib"
+        )
+
+
+# ---- opening it ------------------------------------------------------------------------------------------------------
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@contextlib.contextmanager
+def served(folder):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def address(site):
+    with served(site) as url:
+        yield url
+
+
+@dataclass
+class Visit:
+    """A page opened with the network off, and what it said and asked for."""
+
+    page: object
+    messages: list[str] = field(default_factory=list)
+    outward: list[str] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def visit(browser, url, size="desk", scheme="light"):
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    seen = Visit(context.new_page())
+
+    def only_local(route):
+        if route.request.url.startswith(("http://127.0.0.1:", "data:", "blob:")):
+            return route.continue_()
+        seen.outward.append(route.request.url)
+        return route.abort()
+
+    context.route("**/*", only_local)
+    seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
+    seen.page.on("console", lambda m: seen.messages.append(m.text) if m.type == "error" else None)
+    seen.page.goto(url, wait_until="load")
+    seen.page.evaluate("window.MathJax?.startup?.promise?.then(() => null)")  # until the formulas are set
+    seen.page.wait_for_timeout(300)  # widgets draw themselves after the page has loaded
+    yield seen
+    context.close()
+
+
+def complaints(seen, vendored=True) -> list[str]:
+    said = [m for m in seen.messages if not any(re.search(known, m) for known in ALLOWED_MESSAGES)]
+    return said + [f"asks for {url}" for url in seen.outward if vendored or not WIDGET_CDN.match(url)]
+
+
+def bad_images(page) -> list[str]:
+    """Images that did not load, and images whose alternative text is empty or just a file's name."""
+    return page.evaluate(
+        """async () => {
+          const name = img => img.currentSrc.slice(0, 80);
+          const all = [...document.querySelectorAll("main img, article img")];
+          all.forEach(img => { img.loading = "eager"; });
+          await Promise.allSettled(all.map(img => img.decode()));
+          const poor = alt => !alt || !alt.trim() || /\\.(png|svg|jpe?g|gif)$/i.test(alt.trim());
+          return [...all.filter(img => !(img.naturalWidth > 0)).map(img => "not loaded: " + name(img)),
+                  ...all.filter(img => poor(img.getAttribute("alt"))).map(img => "no alt text: " + name(img))];
+        }"""
+    )
+
+
+def raw_maths(page) -> list[str]:
+    """Formulas that stayed source text, or that MathJax could not read."""
+    return page.evaluate(
+        """() => {
+          const bare = [...document.querySelectorAll("main .math, article .math")]
+            .filter(el => !el.querySelector("mjx-container")).map(el => el.textContent.slice(0, 60));
+          const broken = [...document.querySelectorAll("mjx-merror, [data-mjx-error]")].map(el =>
+            "error: " + (el.getAttribute("data-mjx-error") || el.textContent));
+          const walker = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+          const text = [];
+          while (walker.nextNode()) {
+            const node = walker.currentNode;
+            const code = node.parentElement.closest("pre, code, script, mjx-container");
+            if (/\\\\\\(|\\\\\\[|\\$\\$/.test(node.data) && !code)
+              text.push(node.data.trim().slice(0, 60));
+          }
+          return [...bare, ...broken, ...text];
+        }"""
+    )
+
+
+def overflow(page) -> list[str]:
+    """What sticks out on the right, when the page itself scrolls sideways."""
+    return page.evaluate(
+        """() => {
+          const wide = document.documentElement.clientWidth;
+          if (document.documentElement.scrollWidth <= wide + 1) return [];
+          const sticks = el => el.getBoundingClientRect().right > wide + 1;
+          const out = [...document.querySelectorAll("main *")].filter(sticks);
+          return ["page is " + document.documentElement.scrollWidth + " wide",
+                  ...out.slice(0, 5).map(el => el.tagName + "." + el.className)];
+        }"""
+    )
+
+
+def shut_folds(page) -> list[str]:
+    """Folds that do not open on a click."""
+    bad = []
+    for fold in page.query_selector_all("main details"):
+        was = fold.evaluate("el => el.open")
+        fold.query_selector("summary").click()
+        if fold.evaluate("el => el.open") == was:
+            bad.append(fold.inner_text()[:60])
+    return bad
+
+
+def axe(page) -> list[str]:
+    """Violations of WCAG 2 A and AA."""
+    script = pytest.importorskip(
+        "axe_core_python.base", reason="axe-core-python is not installed: pip install '.[dev]'"
+    )
+    page.evaluate(script.AXE_SCRIPT)
+    found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa']})")["violations"]
+    return [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found if v["id"] not in ALLOWED_AXE]
+
+
+def vendored(site) -> bool:
+    return (site / "_static/vendor/embed-amd.js").exists()
+
+
+@pytest.mark.parametrize("look", LOOKS, ids="-".join)
+@pytest.mark.parametrize("name", book.pages())
+def test_the_page_is_whole(name, look, browser, site, address):
+    with visit(browser, f"{address}/{name}.html", *look) as seen:
+        page = seen.page
+        assert page.evaluate("document.documentElement.dataset.theme") == look[1]
+        found = {
+            "says or asks": complaints(seen, vendored(site)),
+            "images": bad_images(page),
+            "maths": raw_maths(page),
+            "overflow": overflow(page),
+            "accessibility": axe(page),
+            "folds": shut_folds(page),
+        }
+        assert not {what: bad for what, bad in found.items() if bad}
+
+
+@pytest.mark.parametrize("name", [page for page in book.pages() if page.startswith("notebooks/")])
+def test_widgets_live_in_the_built_page(name, browser, site, address):
+    if not vendored(site):
+        pytest.skip(
+            "the widgets' scripts are not in book/_static/vendor; course_lib.book.vendor() fetches them with npm"
+        )
+    with visit(browser, f"{address}/{name}.html") as seen:
+        views = seen.page.locator("script[type='application/vnd.jupyter.widget-view+json']").count()
+        seen.page.wait_for_timeout(700 if views else 0)
+        drawn = seen.page.locator(".cell_output .lm-Widget, .cell_output .jupyter-widgets").count()
+        assert drawn >= views
+        assert "Click to show javascript error" not in seen.page.inner_text("main")
+
+
+def test_search_finds_a_word_of_a_chapter(browser, address):
+    with visit(browser, f"{address}/search.html?q=annotator") as seen:
+        seen.page.wait_for_selector("#search-results li a", timeout=10_000)
+        links = seen.page.eval_on_selector_all("#search-results li a", "all => all.map(a => a.getAttribute('href'))")
+        assert any("notebooks/01_annotators_disagree" in link for link in links)
+
+
+PLANTED = """<!doctype html><html lang="en" data-theme="light"><head><title>bad</title></head><body><main>
+<p>raw \\(x^2\\)</p><img src="absent.png" alt="a picture"><img src="ok.svg" alt="ok.svg">
+<div style="width: 2000px">wide</div><details><summary onclick="event.preventDefault()">fold</summary>in</details>
+<p style="color: #eee; background: #fff">pale</p>
+<script src="https://example.org/x.js"></script><script>undefined_function()</script></main></body></html>"""
+
+
+def test_each_look_at_a_page_finds_what_is_planted(tmp_path, browser):
+    (tmp_path / "bad.html").write_text(PLANTED, encoding="utf-8")
+    (tmp_path / "ok.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg" width="5" height="5"></svg>')
+    with served(tmp_path) as url, visit(browser, f"{url}/bad.html", "phone") as seen:
+        said = complaints(seen)
+        assert any("undefined_function" in line for line in said)
+        assert "asks for https://example.org/x.js" in said
+        assert [line.split(":")[0] for line in bad_images(seen.page)] == ["not loaded", "no alt text"]
+        assert raw_maths(seen.page) == ["raw \\(x^2\\)"]
+        assert overflow(seen.page)
+        assert shut_folds(seen.page) == ["fold"]
+        assert any(line.startswith("color-contrast") for line in axe(seen.page))
