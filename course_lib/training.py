@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from .annotations import Annotations, as_images
 from .networks import seeded
-from .runs import Keeper, Labelled, Runs, read_tensors, write_tensors
+from .runs import Keeper, Labelled, Runs, read_tensors, threads_for, write_tensors
 
 SIZES = ("ci", "lesson", "paper")
 
@@ -128,26 +128,29 @@ def fit(
     batch_size = min(batch_size, train.N)
     steps = train.N // batch_size  # the rest waits for the next epoch's order: all batches have one shape
     start = time.perf_counter()
-    bar = tqdm(
-        range(keeper.epoch, epochs), disable=not progress, leave=False, desc=f"{K} run{'s' * (K > 1)} on {device}"
-    )
-    for epoch in bar:
-        order = torch.stack([torch.randperm(train.N, generator=seeded(s * 1_000_003 + epoch)) for s in seeds])  # (K, N)
-        order = order[:, : steps * batch_size].view(K, steps, batch_size).to(device)
-        total = torch.zeros(K, device=device)
-        runs.train()
-        for step in range(steps):
-            total += runs.gradients(train.batch(order[:, step]))
-            for parameter in frozen.get(epoch, ()):  # no gradient, no Adam moments: as if not there yet
-                parameter.grad = None
-            optimiser.step()
-        if not torch.isfinite(total).all():
-            bad = (~torch.isfinite(total)).nonzero().flatten().tolist()
-            raise FloatingPointError(
-                f"the loss of run(s) {bad} is not finite after epoch {epoch}; is `lr`={lr} too large?"
-            )
-        keeper.end_of_epoch(epoch, total / steps, None if held_out is None else held_out.mean_loss(runs))
-        bar.set_postfix(loss=f"{float(total.mean()) / steps:.3f}")
+    with threads_for(methods, device):
+        bar = tqdm(
+            range(keeper.epoch, epochs), disable=not progress, leave=False, desc=f"{K} run{'s' * (K > 1)} on {device}"
+        )
+        for epoch in bar:
+            order = torch.stack(
+                [torch.randperm(train.N, generator=seeded(s * 1_000_003 + epoch)) for s in seeds]
+            )  # (K, N)
+            order = order[:, : steps * batch_size].view(K, steps, batch_size).to(device)
+            total = torch.zeros(K, device=device)
+            runs.train()
+            for step in range(steps):
+                total += runs.gradients(train.batch(order[:, step]))
+                for parameter in frozen.get(epoch, ()):  # no gradient, no Adam moments: as if not there yet
+                    parameter.grad = None
+                optimiser.step()
+            if not torch.isfinite(total).all():
+                bad = (~torch.isfinite(total)).nonzero().flatten().tolist()
+                raise FloatingPointError(
+                    f"the loss of run(s) {bad} is not finite after epoch {epoch}; is `lr`={lr} too large?"
+                )
+            keeper.end_of_epoch(epoch, total / steps, None if held_out is None else held_out.mean_loss(runs))
+            bar.set_postfix(loss=f"{float(total.mean()) / steps:.3f}")
     keeper.restore_best()
     runs.unstack()
     seconds, losses = time.perf_counter() - start, torch.stack(keeper.losses)

@@ -40,8 +40,12 @@ ALLOWED_MESSAGES = (
 WIDGET_CDN = re.compile(
     r"https://(cdnjs\.cloudflare\.com/ajax/libs/require\.js|cdn\.jsdelivr\.net/npm/(@jupyter|anywid))"
 )
-# Rules of axe-core that a part we do not write breaks: the handle of an ipywidgets slider has no name of its own.
-ALLOWED_AXE = {"aria-input-field-name"}
+# Rules of axe-core that parts we do not write break, each with a mark of the element it is forgiven for.
+ALLOWED_AXE = {
+    "aria-input-field-name": "noUi",  # the handle of an ipywidgets slider has no name of its own
+    "aria-required-children": "citation-list",  # docutils gives a list of references roles that ARIA has since dropped
+    "aria-roles": "doc-biblioentry",
+}
 
 
 # ---- building --------------------------------------------------------------------------------------------------------
@@ -331,7 +335,12 @@ def axe(page) -> list[str]:
     )
     page.evaluate(script.AXE_SCRIPT)
     found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa']})")["violations"]
-    return [f"{v['id']}: {v['nodes'][0]['html'][:120]}" for v in found if v["id"] not in ALLOWED_AXE]
+    return [
+        f"{rule['id']}: {node['html'][:120]}"
+        for rule in found
+        for node in rule["nodes"]
+        if rule["id"] not in ALLOWED_AXE or ALLOWED_AXE[rule["id"]] not in node["html"]
+    ]
 
 
 def vendored(site) -> bool:
@@ -345,12 +354,12 @@ def test_the_page_is_whole(name, look, browser, site, address):
         page = seen.page
         assert page.evaluate("document.documentElement.dataset.theme") == look[1]
         found = {
-            "says or asks": complaints(seen, vendored(site)),
             "images": bad_images(page),
             "maths": raw_maths(page),
             "overflow": overflow(page),
             "accessibility": axe(page),
             "folds": shut_folds(page),
+            "says or asks": complaints(seen, vendored(site)),  # last, so that the clicks count too
         }
         assert not {what: bad for what, bad in found.items() if bad}
 

@@ -21,12 +21,13 @@ def fill_notation(app, docname, source):
 
 
 def _plain(line: str) -> str:
+    line = re.sub(r"(: )(\w\. )", r"\1\\\2", line)  # "n: L. It is" is no list that starts at L
     parts = CODE.split(line)
     for i, part in enumerate(parts):
         if i % 2:  # `code` in our docstrings, ``code`` in reStructuredText
             parts[i] = f"``{part.strip('`')}``"
         else:
-            parts[i] = re.sub(r"([*|\\])|(?<=\w)_(?!\w)", lambda m: "\\" + m.group(0), part)
+            parts[i] = re.sub(r"([*|]|\\(?!\w\. ))|(?<=\w)_(?!\w)", lambda m: "\\" + m.group(0), part)
     return "".join(parts)
 
 

@@ -1,5 +1,7 @@
 // Label blurred digits one by one. All logic lives here, so that the page of a built book, without Python, works too.
 const MISSING = -1;
+// On whatever can have the focus; else a key pressed there makes a heading in JupyterLab, or cuts the cell.
+const OWN_KEYS = { "data-lm-suppress-shortcuts": "true" };
 
 function make(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
@@ -9,7 +11,7 @@ function make(tag, attributes = {}, ...children) {
 }
 
 function button(text, label, onClick) {
-  const node = make("button", { type: "button", "aria-label": label }, text);
+  const node = make("button", { type: "button", "aria-label": label, ...OWN_KEYS }, text);
   node.addEventListener("click", onClick);
   return node;
 }
@@ -52,9 +54,8 @@ function render({ model, el }) {
   });
   const hint = make("p", {}, "Press a picture to change its answer. In a running notebook, the cells below use your answers.");
   const done = make("div", { class: "done" }, grid, hint, again);
-  const root = make("div", { class: "label-digits", tabindex: "0", role: "group", "aria-label": "Label the digits" });
-  root.dataset.lmSuppressShortcuts = "true"; // else JupyterLab takes the digit keys for headings
-  root.append(status, ask, done);
+  const name = { role: "group", "aria-label": "Label the digits" };
+  const root = make("div", { class: "label-digits", tabindex: "0", ...name, ...OWN_KEYS }, status, ask, done);
 
   function save(answers) {
     model.set("answers", answers);
@@ -115,7 +116,6 @@ function render({ model, el }) {
     else if (event.key === "ArrowRight") answer(model.get("answers")[at]);
     else return;
     event.preventDefault();
-    event.stopPropagation();
   });
   model.on("change:answers", update);
   el.append(root);

@@ -1,0 +1,116 @@
+"""The small networks: what goes in, what comes out, and the same weights on every machine."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from course_lib import networks
+from course_lib.annotations import Annotations
+from course_lib.methods.trace import Trace, Vanilla
+from course_lib.networks import initialised, logits_shape, mlp, n_parameters, paper_cnn, seeded, small_cnn
+from course_lib.training import fit, predict, predict_log_p
+
+MAKERS = {
+    "mlp": lambda generator: mlp(12, 5, hidden=7, generator=generator),
+    "small_cnn": lambda generator: small_cnn(3, 5, size=8, generator=generator),
+    "paper_cnn": lambda generator: paper_cnn(3, 5, kernels=(2, 3, 4, 6), generator=generator),
+}
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_same_generator_draws_the_same_weights_whatever_torch_has_drawn_before(kind):
+    built = []
+    for noise in (1, 2):
+        torch.manual_seed(noise)
+        built.append(MAKERS[kind](seeded(3)).state_dict())
+    assert all(torch.equal(built[0][name], built[1][name]) for name in built[0])
+    other = MAKERS[kind](seeded(4)).state_dict()
+    assert all(not torch.equal(built[0][name], other[name]) for name in other)  # every tensor is drawn
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_global_random_state_is_left_alone(kind):
+    before = torch.get_rng_state()
+    MAKERS[kind](seeded(0))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_weights_are_uniform_with_variance_one_over_three_times_the_inputs():
+    net = mlp(400, 3, hidden=300, generator=seeded(0))
+    weight = net[1].weight
+    assert float(weight.abs().max()) <= 1 / math.sqrt(400)
+    assert float(weight.var()) == pytest.approx(1 / (3 * 400), rel=0.03)
+    kernel = initialised(nn.Conv2d(16, 200, 5), seeded(0)).weight  # fan-in 16 x 5 x 5
+    assert float(kernel.var()) == pytest.approx(1 / (3 * 400), rel=0.03)
+
+
+def test_a_layer_without_bias_is_initialised_too():
+    a, b = (initialised(nn.Linear(4, 3, bias=False), seeded(0)).weight for _ in "ab")
+    assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("size", [4, 7, 14, 28])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_of_any_size_become_logits(size, channels):
+    x = torch.rand(2, channels, size, size)
+    for net in (
+        mlp(channels * size * size, 5, hidden=8, generator=seeded(0)),
+        small_cnn(channels, 5, size=size, generator=seeded(0)),
+        paper_cnn(channels, 5, kernels=(2, 2, 3, 3), generator=seeded(0)),
+    ):
+        assert net(x).shape == (2, 5)
+        assert logits_shape(net, x) == (1, 5)
+
+
+def test_an_mlp_takes_features():
+    assert mlp(6, 3, generator=seeded(0))(torch.rand(4, 6)).shape == (4, 3)
+
+
+def test_the_answer_is_logits_not_probabilities():
+    out = small_cnn(1, 4, size=8, generator=seeded(0))(torch.rand(5, 1, 8, 8))
+    assert (out < 0).any() and not torch.allclose(out.sum(1), torch.ones(5))
+
+
+def test_the_paper_network_has_the_papers_size():
+    wanted = (9 * 1 + 1) * 32 + (9 * 32 + 1) * 32 + (9 * 32 + 1) * 64 + (9 * 64 + 1) * 64 + 65 * 10
+    assert n_parameters(paper_cnn(1, 10, generator=seeded(0))) == wanted
+
+
+def test_only_trained_numbers_are_counted():
+    net = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    net[1].requires_grad_(False)
+    assert n_parameters(net) == 8
+
+
+def test_seeded_generators_live_on_the_cpu_and_repeat():
+    assert seeded(5).device.type == "cpu"
+    assert torch.equal(torch.rand(3, generator=seeded(5)), torch.rand(3, generator=seeded(5)))
+
+
+@pytest.mark.parametrize("method", [Vanilla, lambda net: Trace(net, 2, 3)])
+@pytest.mark.parametrize(
+    ("net", "images"),
+    [
+        (lambda: small_cnn(3, 3, size=8, generator=seeded(0)), (6, 1, 8, 8)),  # grey images for a colour network
+        (lambda: small_cnn(1, 3, size=8, generator=seeded(0)), (6, 3, 8, 8)),
+        (lambda: mlp(64, 3, generator=seeded(0)), (6, 1, 14, 14)),
+        (lambda: small_cnn(1, 3, size=28, generator=seeded(0)), (6, 1, 14, 14)),
+    ],
+)
+def test_images_that_do_not_fit_are_refused_in_plain_words(method, net, images):
+    built = method(net())
+    x = torch.rand(images)
+    labels = torch.randint(3, (6, 2), generator=seeded(0))
+    with pytest.raises(ValueError, match="size or number of channels") as caught:
+        fit(built, Annotations(x, labels, n_classes=3), epochs=1, progress=False)
+    assert str(images[1:]) in str(caught.value)
+    for ask in (predict, predict_log_p):
+        with pytest.raises(ValueError, match="size or number of channels"):
+            ask(built, x)
+
+
+def test_every_public_network_is_tested_here():
+    public = {name for name, value in vars(networks).items() if callable(value) and getattr(value, "__module__", "") == networks.__name__}
+    assert public == {*MAKERS, "initialised", "seeded", "n_parameters", "logits_shape"}
