@@ -186,8 +186,8 @@ class Keeper:
 def threads_for(methods: list[nn.Module], device: torch.device) -> Iterator[None]:
     """One thread for small networks without convolutions on the CPU, while the loop runs.
 
-    A second thread waits there longer than it works: one small MLP takes 1.8 s on one thread and 3.2 s on two, and ten times
-    as long when another program wants the second core.
+    A second thread waits there longer than it works: one small MLP takes 1.8 s on one thread and 3.2 s on two, and ten
+    times as long when another program wants the second core.
     """
     before = torch.get_num_threads()
     size = sum(p.numel() for method in methods for p in method.parameters())

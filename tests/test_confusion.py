@@ -466,7 +466,9 @@ def test_counting_against_the_truth_recovers_the_matrices():
 
 
 def test_gradient_descent_on_the_likelihood_ends_at_the_counted_matrices():
-    labels = torch.tensor([[0, 1]] * 7 + [[1, 1]] * 3 + [[1, MISSING]] * 4 + [[0, 0]] * 6)
+    labels = torch.tensor(
+        [[0, 1]] * 5 + [[0, 0]] * 2 + [[1, 1]] * 3 + [[1, MISSING]] * 4 + [[0, 0]] * 3 + [[0, 1]] * 3
+    )
     truth = torch.tensor([0] * 10 + [1] * 10)
     log_p = confusion.log(torch.eye(2)[truth])
     cm = GlobalCM(2, 2)

@@ -39,7 +39,9 @@ def simulated(seed: int, N: int = 60, R: int = 4, L: int = 3, gaps: float = 0.25
     """Labels of unevenly good people of unevenly common classes; every item has one, every class is said."""
     generator = seeded(seed)
     truth = torch.multinomial(torch.tensor([0.5, 0.3, 0.2, 0.1, 0.1])[:L].expand(N, L), 1, generator=generator)[:, 0]
-    A = torch.cat([hammer_spammers(R - 2, L, 0.5, generator=generator), pairwise_flippers(2, L, 0.7, generator=generator)])
+    A = torch.cat(
+        [hammer_spammers(R - 2, L, 0.5, generator=generator), pairwise_flippers(2, L, 0.7, generator=generator)]
+    )
     labels = annotate(truth, A, generator=generator)
     gap = torch.rand(N, R, generator=generator) < gaps
     gap[torch.arange(N), torch.randint(R, (N,), generator=generator)] = False
@@ -151,9 +153,7 @@ def slow_dawid_skene(labels: list[list[int]], L: int, iterations: int, smoothing
                     A[r, i, j] = said / met if met else float(i == j)
         p = []
         for row in labels:
-            weight = [
-                prior[j] * math.prod(A[r, y, j] for r, y in enumerate(row) if y != MISSING) for j in range(L)
-            ]
+            weight = [prior[j] * math.prod(A[r, y, j] for r, y in enumerate(row) if y != MISSING) for j in range(L)]
             p.append([w / sum(weight) for w in weight])
     return p, A, prior
 

@@ -39,10 +39,10 @@ def test_the_global_random_state_is_left_alone(kind):
 
 def test_weights_are_uniform_with_variance_one_over_three_times_the_inputs():
     net = mlp(400, 3, hidden=300, generator=seeded(0))
-    weight = net[1].weight
+    weight = net[1].weight.detach()
     assert float(weight.abs().max()) <= 1 / math.sqrt(400)
     assert float(weight.var()) == pytest.approx(1 / (3 * 400), rel=0.03)
-    kernel = initialised(nn.Conv2d(16, 200, 5), seeded(0)).weight  # fan-in 16 x 5 x 5
+    kernel = initialised(nn.Conv2d(16, 200, 5), seeded(0)).weight.detach()  # fan-in 16 x 5 x 5
     assert float(kernel.var()) == pytest.approx(1 / (3 * 400), rel=0.03)
 
 
@@ -112,5 +112,9 @@ def test_images_that_do_not_fit_are_refused_in_plain_words(method, net, images):
 
 
 def test_every_public_network_is_tested_here():
-    public = {name for name, value in vars(networks).items() if callable(value) and getattr(value, "__module__", "") == networks.__name__}
+    public = {
+        name
+        for name, value in vars(networks).items()
+        if callable(value) and getattr(value, "__module__", "") == networks.__name__
+    }
     assert public == {*MAKERS, "initialised", "seeded", "n_parameters", "logits_shape"}

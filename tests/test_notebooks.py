@@ -180,7 +180,7 @@ def card_missing(notebook) -> list[str]:
     wanted = {
         "what one will be able to do": "able to",
         "what one needs to know": "need to know",
-        "minutes": "minutes",
+        "how long it takes": r"\b(minutes|hours?)\b",
         "core, elective or reference": r"\b(core|elective|reference)\b",
     }
     missing = [what for what, words in wanted.items() if not re.search(words, top, re.I)]
@@ -191,16 +191,17 @@ def exercises(notebook) -> list[list]:
     """The cells of each exercise, from its card to the next one or the next section."""
     out, current = [], None
     for cell in notebook.cells:
-        prose = cell.source if cell.cell_type == "markdown" else ""
-        if "{exercise}" in prose:
-            current = [cell]
-            out.append(current)
-        elif current is not None and re.search(r"^## ", prose, re.M):
-            if before_section(prose).strip():
-                current.append(new_markdown_cell(before_section(prose)))
-            current = None
-        elif current is not None:
-            current.append(cell)
+        # One Markdown cell may end an exercise and open the next, or the next section.
+        is_prose = cell.cell_type == "markdown"
+        parts = re.split(r"(?m)^(?=#+ |`{3,}\{exercise\})", cell.source) if is_prose else [cell.source]
+        for part in parts:
+            if is_prose and part.startswith("## "):
+                current = None
+            elif is_prose and "{exercise}" in part:
+                current = [new_markdown_cell(part)]
+                out.append(current)
+            elif current is not None and part.strip():
+                current.append(new_markdown_cell(part) if is_prose else cell)
     return out
 
 
@@ -423,7 +424,7 @@ def test_a_poor_card_is_seen():
     assert card_missing(book_of("# 1\n\nElective", "## You will be able to ... minutes")) == [
         "what one will be able to do",
         "what one needs to know",
-        "minutes",
+        "how long it takes",
         "a cell tagged card",
     ]
 
@@ -438,6 +439,14 @@ def whole_exercise():
         code("def f():\n    return 1", "solution", "hide-cell", **hidden),
         new_markdown_cell("You should see 1."),
     ]
+
+
+def test_one_cell_may_end_an_exercise_and_open_the_next():
+    *first, ending = whole_exercise()
+    opening, *second = whole_exercise()
+    found = exercises(book_of(*first, f"{ending.source}\n\n{opening.source}", *second[:-1], "Seen.\n\n## 8. Claims"))
+    assert len(found) == 2 and not incomplete(found[0]) and not incomplete(found[1])
+    assert incomplete(exercises(book_of(*first, opening.source, *second, "## 8"))[0])
 
 
 def test_incomplete_exercises_are_seen():

@@ -146,7 +146,9 @@ def test_vanilla_takes_masks():
 def test_a_perfect_fit_has_loss_0(joint):
     truth = torch.tensor([0, 2, 1, 1, 3])
     p = torch.eye(4)[truth]
-    names = torch.tensor([[0, 1, 2, 3], [2, 0, 3, 1], [1, 1, 0, 0]])  # what each says of each truth; the last two never say 2, 3
+    names = torch.tensor(
+        [[0, 1, 2, 3], [2, 0, 3, 1], [1, 1, 0, 0]]
+    )  # what each says of each truth; the last two never say 2, 3
     matrices = torch.stack([torch.eye(4)[n].T for n in names])
     confusion.check_cm(matrices)
     labels = names[:, truth].T.clone()
@@ -347,7 +349,9 @@ def test_an_impossible_label_has_a_finite_loss_and_a_gradient_that_moves(joint):
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_an_impossible_label_moves_the_network_where_the_matrix_is_known(joint):
-    method = Trace(Table(torch.tensor([[50.0, 0.0]])), 1, 2, lam=0.0, cm=GlobalCM.fixed(torch.eye(2)[None]), joint=joint)
+    method = Trace(
+        Table(torch.tensor([[50.0, 0.0]])), 1, 2, lam=0.0, cm=GlobalCM.fixed(torch.eye(2)[None]), joint=joint
+    )
     loss = method.loss((rows(1), torch.tensor([[1]]), None))
     loss.backward()
     assert math.isfinite(float(loss.detach()))
@@ -389,7 +393,11 @@ METHODS = {
 @pytest.mark.parametrize("kind", METHODS)
 def test_everything_a_loss_makes_lies_where_its_inputs_lie(kind):
     method = METHODS[kind]().to("meta")
-    batch = torch.rand(6, 4, device="meta"), torch.zeros(6, 2, dtype=torch.long, device="meta"), torch.zeros(6, device="meta")
+    batch = (
+        torch.rand(6, 4, device="meta"),
+        torch.zeros(6, 2, dtype=torch.long, device="meta"),
+        torch.zeros(6, device="meta"),
+    )
     loss = method.loss(batch)
     assert loss.device.type == "meta" and loss.shape == ()
     loss.backward()
@@ -459,9 +467,7 @@ def easy(N: int, L: int) -> tuple[torch.Tensor, torch.Tensor]:
     return 4 * torch.eye(L)[truth] + torch.randn(N, L, generator=seeded(0)), truth
 
 
-@pytest.mark.parametrize(
-    ("kind", "per_item"), [("trace", 1), ("joint", 3), ("oracle", 1)]
-)
+@pytest.mark.parametrize(("kind", "per_item"), [("trace", 1), ("joint", 3), ("oracle", 1)])
 def test_a_fit_on_easy_data_recovers_truth_and_matrices(kind, per_item):
     x, truth = easy(1500, 4)
     true = torch.cat([

@@ -1,4 +1,4 @@
-"""Part I: the checks of chapter 1 (annotators disagree). Each calls the reader's function on small numbers.
+"""Part I: the checks of chapters 1 and 3. Each calls the reader's function on small numbers.
 
 A table of mistakes maps the sentence that the reader sees to the wrong function that it belongs to.
 """
@@ -16,7 +16,7 @@ from course_lib.networks import seeded
 
 # Two annotators, three classes; [said, truth]. Nothing is symmetric, so that a transposed answer differs.
 A2 = torch.tensor([
-    [[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]],
+    [[0.7, 0.1, 0.2], [0.2, 0.6, 0.3], [0.1, 0.3, 0.5]],
     [[0.5, 0.0, 0.3], [0.1, 0.9, 0.2], [0.4, 0.1, 0.5]],
 ])  # fmt: skip
 # The diagonal leads every column, but not every row: what is called 1 is mostly a 0.
@@ -139,6 +139,91 @@ def margin(function: Callable[[Tensor], float]) -> None:
     mistakes = {sentence: torch.stack([wrong(A) for A in cases]) for sentence, wrong in MARGIN_MISTAKES.items()}
     right = torch.stack([_lead(A.mean(0)).min() for A in cases])
     judge("1.4", given, right, mistakes, "right. If it is positive, every diagonal entry leads its row.")
+
+
+# ---- chapter 3 -------------------------------------------------------------------------------------------------------
+
+LABEL_MISTAKES = {
+    "that is column `said`: what they say when the truth is `said`. You need row `said`, over all truths.": (
+        lambda A, p, said: -(A[:, said] @ p).log()
+    ),
+    "that is the network's cross-entropy alone; the annotator's matrix is missing.": lambda A, p, said: -p[said].log(),
+    "that is the likelihood; the loss is minus its logarithm.": lambda A, p, said: A[said] @ p,
+    "the logarithm, but with the wrong sign: a loss is positive.": lambda A, p, said: (A[said] @ p).log(),
+    "the mean of logarithms is not the logarithm of the mean: sum over truths first.": (
+        lambda A, p, said: -(p * A[said].log()).sum()
+    ),
+}
+
+
+def one_label(function: Callable[[Tensor, Tensor, int], Tensor]) -> None:
+    """Exercise 3.1: A (L, L), p (L,), said -> the label's negative log-likelihood."""
+    case = (A2[0], torch.tensor([0.5, 0.3, 0.2]), 1)
+    right = -(case[0][1] @ case[1]).log()
+    _judge_number("3.1", function, case, right, LABEL_MISTAKES, "right. Every truth contributes.")
+
+
+LAMBDA_MISTAKES = {
+    "upside down: you converted our lambda into the paper's.": lambda lam, R, n: lam * n / R,
+    "R is missing: each annotator's trace is paid for by n / R labels in our loss, not by all n.": (
+        lambda lam, R, n: lam / n
+    ),
+    "that divides by the annotators, but never by the number of labels.": lambda lam, R, n: lam / R,
+    "unchanged? Eq. 4 sums over labels, ours is a mean.": lambda lam, R, n: lam,
+}
+
+
+def our_lambda(function: Callable[[float, int, int], float]) -> None:
+    """Exercise 3.2: the paper's lambda (Eq. 4), R, observed labels -> ours."""
+    _judge_number("3.2", function, (0.3, 5, 40), 0.3 * 5 / 40, LAMBDA_MISTAKES, "right. It is lambda R / n.")
+
+
+def _column(a: float, t: float) -> tuple[float, float]:
+    """Diagonal and m of the column that the trace leaves, t = lambda / class share."""
+    m = ((1 - t) + ((1 - t) ** 2 + 4 * t * (1 - a)) ** 0.5) / 2
+    return a / (t + m), m
+
+
+SHRINK_MISTAKES = {
+    "t is lambda times L, since a column sees one label in L; you took lambda alone.": (
+        lambda a, lam, L: _column(a, lam)[0]
+    ),
+    "t is lambda times L, not divided by L: the class share is 1 / L.": lambda a, lam, L: _column(a, lam / L)[0],
+    "that is m; the diagonal is a / (t + m).": lambda a, lam, L: _column(a, lam * L)[1],
+    "you divided by m alone, which is right off the diagonal.": lambda a, lam, L: a / _column(a, lam * L)[1],
+    "unchanged? A finite lambda always shrinks.": lambda a, lam, L: a,
+}
+
+
+def shrunken(function: Callable[[float, float, int], float]) -> None:
+    """Exercise 3.3: a, lambda, L -> the diagonal that the trace leaves."""
+    right = _column(0.55, 0.03 * 8)[0]
+    praise = "right. The price of lambda is known in advance."
+    _judge_number("3.3", function, (0.55, 0.03, 8), right, SHRINK_MISTAKES, praise)
+
+
+SHARER_MISTAKES = {
+    "all R were taken to share the flip; only k do.": lambda p, k, R: p - (1 - p),
+    "the mean is over all R annotators; you did not divide.": lambda p, k, R: p - (1 - p) * k,
+    "a flipper sends the whole rest, 1 - p, to one name; it is not spread over others.": (
+        lambda p, k, R: p - (1 - p) / (R - 1)
+    ),
+    "that is the skill at which the margin is zero, not the margin.": lambda p, k, R: k / (R + k),
+    "the sign is turned: positive means dominant.": lambda p, k, R: (1 - p) * k / R - p,
+}
+
+
+def sharers_margin(function: Callable[[float, int, int], float]) -> None:
+    """Exercise 3.4: skill, sharers, R -> margin of the mean matrix."""
+    right = 0.45 - 0.55 * 3 / 7
+    _judge_number("3.4", function, (0.45, 3, 7), right, SHARER_MISTAKES, "right. It is zero at p = k / (R + k).")
+
+
+def _judge_number(exercise: str, function: Callable, case: tuple, right: float, mistakes: dict, praise: str) -> None:
+    """A function of numbers with one number as its answer, held against what each mistake gives."""
+    given = _numbers(exercise, [answer(exercise, function, *case)])
+    wrong = {sentence: _numbers(exercise, [mistake(*case)]) for sentence, mistake in mistakes.items()}
+    judge(exercise, given, _numbers(exercise, [right]), wrong, praise)
 
 
 # ---- what several checks need ----------------------------------------------------------------------------------------

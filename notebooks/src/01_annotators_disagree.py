@@ -529,8 +529,8 @@ vote_by_size = {
 plots.described(
     plots.curve(sizes, vote_by_size, model="right 45%", xlabel="annotators", ylabel="votes that are right",
                 title="A crowd of poor annotators can vote well"),
-    f"Share of right votes over the number of annotators, for three skills. Lines are means over {P.vote_draws} panels, "
-    f"bands reach from the worst panel to the best (size {training.size()}).",
+    f"Share of right votes over the number of annotators, for three skills. Lines are means over {P.vote_draws} "
+    f"panels, bands reach from the worst panel to the best (size {training.size()}).",
 )  # fmt: skip
 
 # %% [markdown]
@@ -556,8 +556,8 @@ rows = [
 plots.described(
     plots.bars_with_spread(rows, "accuracy", model="two may share", xlabel="votes that are right",
                            title="Shared mistakes hurt; a single label cannot be outvoted"),
-    f"Share of right votes of five annotators of skill 45 %. Each dot is one of {P.vote_draws} panels; the stroke is the "
-    f"mean, the line its 95 % interval (size {training.size()}).",
+    f"Share of right votes of five annotators of skill 45 %. Each dot is one of {P.vote_draws} panels; the stroke is "
+    f"the mean, the line its 95 % interval (size {training.size()}).",
 )  # fmt: skip
 
 # %% [markdown]
@@ -638,8 +638,8 @@ for kind in KINDS:
 plots.described(
     plots.bars_with_spread(tested, "accuracy", model="vote", xlabel="accuracy on test images",
                            title="Five labels help much, the truth still more"),
-    f"Test accuracy of the same small network trained on four kinds of labels. Each dot is one of {P.draws} panels, the "
-    f"stroke is the mean, the line its 95 % interval (size {training.size()}).",
+    f"Test accuracy of the same small network trained on four kinds of labels. Each dot is one of {P.draws} panels, "
+    f"the stroke is the mean, the line its 95 % interval (size {training.size()}).",
 )  # fmt: skip
 
 # %% [markdown]
@@ -925,9 +925,9 @@ print(f"formula at 0.45: {vote_of_three(0.45):.3f}; simulated: {sum(simulated) /
 
 # %% [markdown]
 # **What you should see, and why.** The terms shorten to $s\,(1 + s - s^2)$, which is more than $s$ for every $s$
-# strictly between 0 and 1. Three people who are wrong each in their own way always vote better than one of them. The textbook
-# formula for two classes has no tie term, and falls below $s$ when $s < \frac12$: with two classes, all wrong names are
-# shared.
+# strictly between 0 and 1. Three people who are wrong each in their own way always vote better than one of them. The
+# textbook formula for two classes has no tie term, and falls below $s$ when $s < \frac12$: with two classes, all wrong
+# names are shared.
 #
 # ```{exercise} The margin (★★, 10 minutes)
 # :label: ex-ch1-margin
@@ -1060,8 +1060,8 @@ Markdown("\n".join("| " + " | ".join(row) + " |" for row in claims))
 # - Hammers and spammers: {cite:t}`khetan2018`.
 #
 # **Errata of the paper met in this chapter.** One: its matrix stands for [said, truth] in the text and for [truth,
-# said] in the listing and in Algorithms 2 and 3 (section 3 here). Two: the CM error is said to lie between 0 and 1, and can
-# reach 2 (section 8 here). Neither touches its results; both can cost a reader an afternoon.
+# said] in the listing and in Algorithms 2 and 3 (section 3 here). Two: the CM error is said to lie between 0 and 1, and
+# can reach 2 (section 8 here). Neither touches its results; both can cost a reader an afternoon.
 #
 # **Next.** {doc}`/notebooks/03_the_trace` lets a network find the truth and all the matrices together, from one label
 # for each image, and lets you join in.

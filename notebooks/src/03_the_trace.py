@@ -675,7 +675,7 @@ for lam in (0.01, 0.02, 0.1, 0.9):
 # ```
 
 # %% tags=["stub"]
-def margin(p, k, R):
+def sharers_margin(p, k, R):
     """number, integer, integer -> number."""
     raise NotImplementedError
 
@@ -698,16 +698,16 @@ def margin(p, k, R):
 # </details>
 
 # %% tags=["check", "raises-exception"]
-checks.margin(margin)
+checks.sharers_margin(sharers_margin)
 
 
 # %% tags=["solution", "hide-cell"] jupyter={"source_hidden": true}
-def margin(p, k, R):
+def sharers_margin(p, k, R):
     """number, integer, integer -> number."""
     return p - (1 - p) * k / R
 
 
-checks.margin(margin)
+checks.sharers_margin(sharers_margin)
 
 # %% [markdown]
 # **What you should see, and why.** It is zero at $p = k / (R + k)$: .286 for two of five, .375 for three of five. The

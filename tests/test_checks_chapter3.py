@@ -1,0 +1,97 @@
+"""Chapter 3: its exercises accept the solutions and name each mistake; the code it shows is the library's."""
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+
+import nbformat
+import pytest
+import torch
+from conftest import REPO
+from test_checks_chapter1 import body, functions
+
+from course_lib.annotators import pairwise_flippers
+from course_lib.checks import CheckFailed, NotDone, classes
+from course_lib.confusion import dominance
+from course_lib.edition import tags
+from course_lib.networks import seeded
+
+CHAPTER = REPO / "notebooks/03_the_trace.ipynb"
+TABLES = {
+    "one_label": classes.LABEL_MISTAKES,
+    "our_lambda": classes.LAMBDA_MISTAKES,
+    "shrunken": classes.SHRINK_MISTAKES,
+    "sharers_margin": classes.SHARER_MISTAKES,
+}
+LISTED = [(name, sentence, wrong) for name, table in TABLES.items() for sentence, wrong in table.items()]
+
+
+def cells(tag: str) -> list:
+    return [cell for cell in nbformat.read(CHAPTER, 4).cells if tag in tags(cell)]
+
+
+def defined(tag: str) -> dict:
+    space = {"torch": torch}
+    for cell in cells(tag):
+        for node in functions(cell.source).values():
+            exec(ast.unparse(node), space)
+    return space
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_solution_passes_and_the_stub_is_not_done(name, capsys):
+    getattr(classes, name)(defined("solution")[name])
+    assert re.match(r"✓ Exercise 3\.\d: right\.", capsys.readouterr().out)
+    with pytest.raises(NotDone):
+        getattr(classes, name)(defined("stub")[name])
+
+
+@pytest.mark.parametrize(("name", "sentence", "wrong"), LISTED, ids=[f"{n}: {s[:40]}" for n, s, _ in LISTED])
+def test_each_listed_mistake_is_named(name, sentence, wrong):
+    with pytest.raises(CheckFailed) as stop:
+        getattr(classes, name)(wrong)
+    assert str(stop.value).endswith(sentence)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_nonsense_is_refused_in_words(name):
+    for nonsense in ("seven", None, torch.zeros(2, 2)):
+        with pytest.raises(CheckFailed):
+            getattr(classes, name)(lambda *arguments, nonsense=nonsense: nonsense)
+
+
+def test_the_closed_form_margin_is_what_dominance_measures():
+    A = pairwise_flippers(5, 10, 0.4, share=2, spread=0.0, generator=seeded(0))
+    assert abs(dominance(A) - (0.4 - 0.6 * 2 / 5)) < 1e-6
+
+
+def test_the_closed_form_shrinkage_is_what_descent_finds():
+    a, lam, L = 0.55, 0.02, 10
+    wrong = torch.full((L,), (1 - a) / (L - 1))
+    target = wrong.clone()
+    target[0] = a
+    logits = torch.zeros(L, requires_grad=True)
+    optimiser = torch.optim.LBFGS([logits], max_iter=200, line_search_fn="strong_wolfe")
+
+    def loss():
+        optimiser.zero_grad()
+        log_column = logits.log_softmax(0)
+        value = -(target * log_column).sum() + lam * L * log_column[0].exp()
+        value.backward()
+        return value
+
+    optimiser.step(loss)
+    assert abs(float(logits.detach().softmax(0)[0]) - classes._column(a, lam * L)[0]) < 1e-3
+
+
+def test_code_shown_is_code_shipped():
+    shown = cells("shipped")
+    assert len(shown) >= 2
+    strip = lambda text: re.sub(r"\bconfusion\.", "", text)  # noqa: E731  (the notebook calls it by its module)
+    for cell in shown:
+        module = importlib.import_module(re.match(r"# shipped: (\S+)\n", cell.source)[1])
+        for name, node in functions(cell.source).items():
+            library = functions(textwrap.dedent(inspect.getsource(getattr(module, name))))[name]
+            assert strip(body(node)) == strip(body(library)), f"{name} differs from {module.__name__}.{name}"
