@@ -184,15 +184,15 @@ class Keeper:
 
 @contextmanager
 def threads_for(methods: list[nn.Module], device: torch.device) -> Iterator[None]:
-    """One thread for small networks without convolutions on the CPU, while the loop runs.
+    """One thread for networks without convolutions on the CPU, while the loop runs.
 
-    A second thread waits there longer than it works: one small MLP takes 1.8 s on one thread and 3.2 s on two, and ten
-    times as long when another program wants the second core.
+    Their operations are so small that threads wait for one another longer than they work: one small MLP takes 1.8 s on
+    one thread and 3.2 s on two. Forty stacked gain a third from two idle cores, but take ten times as long where
+    another program wants one of them.
     """
     before = torch.get_num_threads()
-    size = sum(p.numel() for method in methods for p in method.parameters())
     convolutions = any(isinstance(m, nn.Conv1d | nn.Conv2d | nn.Conv3d) for m in methods[0].modules())
-    if device.type == "cpu" and size < 500_000 and not convolutions:
+    if device.type == "cpu" and not convolutions:
         torch.set_num_threads(1)
     try:
         yield

@@ -103,26 +103,19 @@ def test_the_oracle_knows_the_matrices_and_leads_by_a_margin(result):
     assert experiments.values(result, "oracle", "accuracy").min() > 0.75  # chance is .1
 
 
-def test_twice_gives_the_same_rows(tiny):
-    first, second = (experiments.run("trace-mnist5k", seeds=2, size="ci", progress=False) for _ in "ab")
-    assert without_costs(first) == without_costs(second)
-
-
-def test_rows_do_not_depend_on_what_was_drawn_before(tiny):
+def test_twice_gives_the_same_rows_whatever_torch_has_drawn_before_and_more_seeds_only_add_rows(tiny):
     found = []
-    for noise in (1, 2):
+    for noise, seeds in ((1, 2), (2, 2), (3, 1)):
         torch.manual_seed(noise)
-        found.append(without_costs(experiments.run("trace-mnist5k", seeds=1, size="ci", progress=False)))
-    assert found[0] == found[1]
-
-
-def test_more_seeds_only_add_rows(tiny):
-    one, two = (without_costs(experiments.run("trace-mnist5k", seeds=n, size="ci", progress=False)) for n in (1, 2))
-    first = {(r["method"], r["setting"]["skill"]): r["metrics"] for r in two if r["seed"] == 0}
-    for row in one:
-        wanted = first[row["method"], row["setting"]["skill"]]
+        found.append(without_costs(experiments.run("trace-mnist5k", seeds=seeds, size="ci", progress=False)))
+    first, second, fewer = found
+    assert first == second
+    by_key = {(r["method"], r["setting"]["skill"], r["seed"]): r["metrics"] for r in first}
+    assert len(first) == 16 and len(fewer) == 8
+    for row in fewer:
+        wanted = by_key[row["method"], row["setting"]["skill"], row["seed"]]
         assert row["metrics"]["dominance"] == wanted["dominance"]
-        assert row["metrics"]["accuracy"] == pytest.approx(wanted["accuracy"], abs=0.02)
+        assert row["metrics"]["accuracy"] == pytest.approx(wanted["accuracy"], abs=0.02)  # rounding of another stack
 
 
 def test_the_other_experiment_runs_dense_and_single_labels(tiny):

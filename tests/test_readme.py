@@ -1,0 +1,43 @@
+"""The README's example runs as printed, and its commands are the ones that are tested."""
+
+import re
+import tomllib
+
+from conftest import REPO
+
+README = (REPO / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_example_runs_as_printed_and_learns(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    space = {}
+    exec(example, space)
+    assert len(example.strip().splitlines()) <= 20
+    accuracy = float(re.search(r"^(0\.\d+|1\.0) tensor", capsys.readouterr().out, re.M)[1])
+    assert accuracy > 0.85
+    for a, b in zip(space["model"].parameters(), space["again"].parameters(), strict=True):
+        assert (a == b).all()
+
+
+def test_each_command_stands_once_on_one_line_after_its_mark():
+    for mark, end in (("start", ".venv/bin/course start"), ("test", ".venv/bin/python -m pytest")):
+        (block,) = re.findall(rf"<!-- command: {mark} -->\n```bash\n(.*?)```", README, re.S)
+        assert block.count("\n") == 1 and block.strip().endswith(end)
+
+
+def test_numbers_have_been_filled_in_and_pictures_are_there():
+    assert "_NUMBERS" not in README
+    assert all((REPO / path).exists() for path in re.findall(r"\]\(([^)]+\.png)\)", README))
+
+
+def test_every_top_level_folder_is_explained():
+    folders = {p.name for p in REPO.iterdir() if p.is_dir() and not p.name.startswith((".", "_"))}
+    folders -= {p for p in folders if p.endswith(".egg-info")}
+    assert folders == {"notebooks", "course_lib", "book", "data", "tests"}
+    assert all(f"`{folder}/`" in README for folder in folders)
+
+
+def test_the_lowest_python_is_the_same_everywhere():
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"].removeprefix(">=") in README
