@@ -62,7 +62,7 @@ def execute(path: Path, size: str = "lesson", *, timeout: int = SECONDS_PER_CELL
         notebook, timeout=timeout, kernel_name="python3", on_cell_start=starts, extra_arguments=["--log-level=40"]
     )
     # Without the reader's MPLBACKEND, which would send the figures elsewhere than into the notebook.
-    quiet = {"PYDEVD_DISABLE_FILE_VALIDATION": "1", "MPLBACKEND": ""}
+    quiet = {"PYDEVD_DISABLE_FILE_VALIDATION": "1", "MPLBACKEND": "", "TQDM_DISABLE": "1"}
     try:
         client.execute(cwd=str(path.parent), env=os.environ | {"COURSE_SIZE": size} | quiet)
     except Exception as error:  # a raising cell, a cell that takes too long, a kernel that dies: one line for each

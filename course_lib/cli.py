@@ -114,7 +114,7 @@ def build_book(
             )
         for chapter in book.chapters(root):
             start = time.perf_counter()
-            book.execute(chapter, size or current_size())
+            book.execute(chapter, current_size(size))
             console.print(f"{chapter.stem}: {time.perf_counter() - start:.0f} s")
         page = book.build(root)
     except book.BookError as error:

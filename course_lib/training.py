@@ -28,11 +28,11 @@ from .runs import Keeper, Labelled, Runs, read_tensors, threads_for, write_tenso
 SIZES = ("ci", "lesson", "paper")
 
 
-def size() -> str:
-    """The size of this run: $COURSE_SIZE, else "lesson"."""
-    name = os.environ.get("COURSE_SIZE") or "lesson"
+def size(name: str | None = None) -> str:
+    """The size of this run: `name`, else $COURSE_SIZE, else "lesson"."""
+    name = name or os.environ.get("COURSE_SIZE") or "lesson"
     if name not in SIZES:
-        raise ValueError(f"COURSE_SIZE must be one of {', '.join(SIZES)}; got {name!r}.")
+        raise ValueError(f"the size (COURSE_SIZE) must be one of {', '.join(SIZES)}; got {name!r}.")
     return name
 
 
@@ -42,7 +42,7 @@ def sized(name: str | None = None, **columns: tuple) -> SimpleNamespace:
     >>> sized("ci", epochs=(2, 20, 200)).epochs
     2
     """
-    column = SIZES.index(name or size())
+    column = SIZES.index(size(name))
     return SimpleNamespace(**{key: values[column] for key, values in columns.items()})
 
 
@@ -129,9 +129,9 @@ def fit(
     steps = train.N // batch_size  # the rest waits for the next epoch's order: all batches have one shape
     start = time.perf_counter()
     with threads_for(methods, device):
-        bar = tqdm(
-            range(keeper.epoch, epochs), disable=not progress, leave=False, desc=f"{K} run{'s' * (K > 1)} on {device}"
-        )
+        quiet = {} if progress else {"disable": True}  # TQDM_DISABLE=1 quiets all bars, as in the built book
+        name = f"{K} run{'s' * (K > 1)} on {device}"
+        bar = tqdm(range(keeper.epoch, epochs), leave=False, desc=name, **quiet)
         for epoch in bar:
             order = torch.stack(
                 [torch.randperm(train.N, generator=seeded(s * 1_000_003 + epoch)) for s in seeds]

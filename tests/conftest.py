@@ -17,6 +17,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ["COURSE_SIZE"] = "ci"
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+os.environ["TQDM_DISABLE"] = "1"
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 REPO = Path(__file__).resolve().parents[1]

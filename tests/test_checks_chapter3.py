@@ -15,7 +15,9 @@ from test_checks_chapter1 import body, functions
 from course_lib.annotators import pairwise_flippers
 from course_lib.checks import CheckFailed, NotDone, classes
 from course_lib.confusion import dominance
+from course_lib.data import shipped
 from course_lib.edition import tags
+from course_lib.experiments import claims, read, values
 from course_lib.networks import seeded
 
 CHAPTER = REPO / "notebooks/03_the_trace.ipynb"
@@ -95,3 +97,21 @@ def test_code_shown_is_code_shipped():
         for name, node in functions(cell.source).items():
             library = functions(textwrap.dedent(inspect.getsource(getattr(module, name))))[name]
             assert strip(body(node)) == strip(body(library)), f"{name} differs from {module.__name__}.{name}"
+
+
+def test_at_ci_size_no_outcome_differs(executed):
+    notebook = nbformat.read(executed.root / "notebooks" / CHAPTER.name, 4)
+    printed = "".join(o.get("text", "") for c in notebook.cells if c.cell_type == "code" for o in c.outputs)
+    assert "runs in" in printed and "your run differed" not in printed
+
+
+def test_no_result_of_the_claims_table_is_out_of_date():
+    for claim in claims.claims():
+        assert claims.judge(claim).verdict == claim["verdict"], claim["id"]
+        assert claim["paper"] in {"000", "001", "002", "003", "004"} and claim["why"] and claim["theirs"]
+
+
+def test_the_committed_results_meet_what_the_chapter_says():
+    result = read(shipped("results/trace-mnist5k.lesson.json"))
+    trace, oracle, vanilla = (values(result, m, "accuracy", skill=0.45).mean() for m in ("trace", "oracle", "vanilla"))
+    assert trace >= 0.88 and oracle - trace <= 0.03 and trace - vanilla >= 0.08

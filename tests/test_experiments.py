@@ -275,7 +275,8 @@ def test_selecting_nothing_lists_what_there_is(method, setting):
 def claim(a="trace", b="vanilla", metric="accuracy", min_diff=0.05, **where) -> dict:
     return {
         "id": "x", "paper": "002", "where": "Fig. 3", "claim": "better", "theirs": "+10", "why": "because",
-        "experiment": "made-up.lesson", "check": {"metric": metric, "a": a, "b": b, "where": where, "min_diff": min_diff},
+        "experiment": "made-up.lesson",
+        "check": {"metric": metric, "a": a, "b": b, "where": where, "min_diff": min_diff},
     }  # fmt: skip
 
 

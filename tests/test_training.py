@@ -1,4 +1,4 @@
-"""One loop for one run and for many: the same numbers, nothing lost when it is stopped, plain words when it cannot start."""
+"""One loop for one run and for many: the same numbers, nothing lost by a stop, plain words where it cannot start."""
 
 import copy
 import os

@@ -312,7 +312,7 @@ def test_widget_is_alive_in_jupyterlab_and_python_gets_the_answers(tmp_path):
     with jupyter_lab(tmp_path) as (address, token), browser_page(viewport={"width": 1200, "height": 900}) as page:
         page.goto(f"{address}/lab/tree/six.ipynb?token={token}", timeout=60_000)
         page.locator(".jp-CodeCell").nth(1).wait_for(timeout=60_000)
-        page.locator(".jp-Toolbar-kernelName", has_text="Python 3").wait_for(timeout=60_000)
+        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=60_000)
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
         page.get_by_role("button", name="it is a 7").click(timeout=60_000)

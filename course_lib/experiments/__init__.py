@@ -39,7 +39,7 @@ def run(
         raise ValueError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
     if seeds < 1:
         raise ValueError(f"`seeds` must be at least 1; got {seeds}.")
-    size = size or current_size()
+    size = current_size(size)
     start = time.perf_counter()
     rows = EXPERIMENTS[name](seeds=seeds, size=size, device=device, progress=progress)
     versions = {

@@ -1,0 +1,76 @@
+"""The `course` command: what it writes, and what it says when something is wrong."""
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from course_lib import bench, book
+from course_lib.cli import app
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(app, list(words))
+
+
+def test_an_experiment_prints_its_table_and_writes_the_rows(course, tmp_path, monkeypatch):
+    row = {"method": "trace", "setting": {"skill": 0.4}, "draw": 0, "seed": 0, "seconds": 1.0, "peak_mb": 1}
+    rows = lambda **options: [{**row, "metrics": {"accuracy": 0.9, "cm_error": 0.01}}]  # noqa: E731
+    monkeypatch.setitem(__import__("course_lib.experiments").experiments.EXPERIMENTS, "trace-mnist5k", rows)
+    done = course("run", "trace-mnist5k", "--seeds", "1", "--size", "ci")
+    assert done.exit_code == 0 and "0.900" in done.output
+    written = json.loads((tmp_path / ".course/results/trace-mnist5k.ci.json").read_text())
+    assert written["rows"][0]["metrics"]["accuracy"] == 0.9 and written["size"] == "ci"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "no-such"), "there are trace-mnist5k"),
+        (("run", "trace-mnist5k", "--size", "huge"), "huge"),
+        (("run", "trace-mnist5k", "--seeds", "0"), "seeds"),
+        (("run", "trace-mnist5k", "--device", "abacus"), "abacus"),
+    ],
+)
+def test_a_wrong_word_is_one_clear_line_and_nothing_is_written(course, tmp_path, words, says):
+    done = course(*words)
+    assert done.exit_code != 0 and says in re.sub(r"\s+", " ", done.output)
+    assert "Traceback" not in done.output and not list(tmp_path.iterdir())
+
+
+def test_doctor_names_python_torch_and_data(course):
+    done = course("doctor")
+    assert done.exit_code == 0
+    assert all(word in done.output for word in ("Python", "torch", "5,000 digits", "chapters: "))
+
+
+def test_doctor_without_chapters_says_to_clone(course, monkeypatch):
+    def none(root=None):
+        raise book.BookError("no chapter lies here; clone the repository")
+
+    monkeypatch.setattr(book, "chapters", none)
+    done = course("doctor")
+    assert done.exit_code == 1 and "clone" in done.output
+
+
+def test_an_edition_goes_into_a_new_folder_only(course, tmp_path):
+    assert course("edition", "student", "out").exit_code == 0
+    assert len(list((tmp_path / "out").rglob("*.ipynb"))) == len(book.chapters())
+    again = course("edition", "student", "out")
+    assert again.exit_code == 1 and "Traceback" not in again.output
+
+
+def test_a_folder_that_course_did_not_make_is_never_removed(course, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis.txt").write_text("years of work")
+    done = course("book", "--out", "mine", "--no-open")
+    assert done.exit_code == 1 and (tmp_path / "mine/thesis.txt").exists()
+
+
+def test_bench_rows_are_ratios_of_what_was_timed():
+    row = bench.against("twice", lambda: sum(range(200_000)), "once", lambda: sum(range(100_000)), 5)
+    assert row["ratio"] == pytest.approx(row["seconds"] / row["against_seconds"])
+    assert row["what"] == "twice" and row["against"] == "once"

@@ -1,0 +1,161 @@
+"""The house stands as the design draws it: who may import whom, how long a page is, what an import does, what ships."""
+
+import ast
+import re
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from conftest import REPO
+
+LIBRARY = sorted((REPO / "course_lib").rglob("*.py"))
+FLOORS = [  # a file imports only files of earlier floors
+    {"__init__"},
+    {"annotations", "files"},
+    {"confusion", "style"},
+    {"metrics", "annotators", "data", "fusion", "networks", "plots"},
+    {"runs", "widgets"},
+    {"training"},
+    {"methods"},
+    {"experiments"},
+    {"checks", "bench", "book"},
+    {"edition"},
+    {"cli"},
+]
+
+
+def floor_of(module: str) -> int:
+    (floor,) = [n for n, names in enumerate(FLOORS) if module in names]
+    return floor
+
+
+def module_of(path) -> str:
+    return path.relative_to(REPO / "course_lib").parts[0].removesuffix(".py")
+
+
+def imported(path) -> set[str]:
+    """Modules of the library that a file names at its top level, as the first part below course_lib."""
+    found, package = set(), ("course_lib", *path.relative_to(REPO / "course_lib").parts[:-1])
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            parts = (*base, *(node.module or "").split("."))
+            parts = tuple(p for p in parts if p)
+            if parts[:1] == ("course_lib",):
+                found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("course_lib.")}
+    return {
+        name for name in found if (REPO / "course_lib" / name).exists() or (REPO / f"course_lib/{name}.py").exists()
+    }
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda p: str(p.relative_to(REPO)))
+def test_a_file_imports_only_lower_floors(path):
+    own = floor_of(module_of(path))
+    above = {name for name in imported(path) - {module_of(path)} if floor_of(name) > own or name == "cli"}
+    assert not above, f"{path.name} on floor {own} imports {above}"
+
+
+def test_methods_never_import_plots():
+    for path in (REPO / "course_lib/methods").glob("*.py"):
+        assert "plots" not in imported(path)
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda p: str(p.relative_to(REPO)))
+def test_a_file_is_a_page(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+
+
+def test_the_library_is_readable_in_an_afternoon():
+    apart = ("experiments", "checks")
+    lines = sum(len(p.read_text(encoding="utf-8").splitlines()) for p in LIBRARY if module_of(p) not in apart)
+    assert lines < 4000
+
+
+def test_nothing_happens_at_import(tmp_path):
+    probe = """
+import random, socket, sys
+import numpy, torch
+before = (torch.random.get_rng_state().sum().item(), numpy.random.get_state()[1].sum(), random.getstate())
+def refuse(*a, **k): raise OSError("network at import")
+socket.socket.connect = refuse
+import matplotlib
+rc = dict(matplotlib.rcParams)
+from course_lib import annotators, book, checks, cli, confusion, data, edition, experiments, fusion, metrics, networks
+from course_lib import plots, training, widgets
+from course_lib.checks import classes
+from course_lib.methods import trace
+assert before == (torch.random.get_rng_state().sum().item(), numpy.random.get_state()[1].sum(), random.getstate())
+assert rc == dict(matplotlib.rcParams) and "matplotlib.pyplot" not in sys.modules
+assert "torchvision" not in sys.modules and "jupyter_book" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-1500:]
+    assert not list(tmp_path.iterdir())
+
+
+def test_running_an_experiment_needs_no_jupyter(tmp_path):
+    loaded = "[m for m in sys.modules if m.startswith(('jupyter', 'IPython'))]"
+    probe = f"import sys; import course_lib.experiments; print({loaded})"
+    done = subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, capture_output=True, text=True)
+    found = ast.literal_eval(done.stdout.strip().splitlines()[-1])
+    assert not [name for name in found if "widgets" not in name], done.stdout
+
+
+@pytest.mark.parametrize("command", (["check"], ["format", "--check"]), ids=" ".join)
+def test_lint_and_format(command):
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", *command, "course_lib", "tests", "book", "data"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_no_page_holds_a_path_of_the_machine_it_was_written_on():
+    home = re.compile(r"(/home/\w+/|/Users/\w+/|/root/|C:\\\\Users)")
+    texts = [*REPO.glob("*.md"), *LIBRARY, *(REPO / "notebooks/src").glob("*.py"), *(REPO / "book").glob("*.*")]
+    assert not [p for p in texts if p.is_file() and home.search(p.read_text(encoding="utf-8"))]
+
+
+def test_paths_are_short_enough_for_windows():
+    assert all(
+        len(str(p.relative_to(REPO))) < 120
+        for folder in ("course_lib", "notebooks", "book", "data", "tests")
+        for p in (REPO / folder).rglob("*")
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, unpacked into a folder of its own, with nothing of the checkout beside it."""
+    out = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    done = subprocess.run(build, cwd=REPO, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (path,) = out.glob("*.whl")
+    zipfile.ZipFile(path).extractall(out / "site")
+    return out / "site"
+
+
+def test_an_installed_wheel_has_its_data_results_and_pages_from_any_folder(wheel, tmp_path):
+    probe = """
+import course_lib, sys
+assert course_lib.__file__.startswith(sys.argv[1]), course_lib.__file__
+from course_lib import book, data
+from course_lib.experiments import claims
+assert len(data.mnist5k().images) == 5000 and len(claims.claims()) >= 8 and claims.table("002")
+assert "GPU" in str(book.card(3))
+try:
+    book.chapters()
+except book.BookError as error:
+    assert "clone" in str(error)
+else:
+    raise SystemExit("a wheel holds no chapters")
+"""
+    code = f"import sys; sys.path.insert(0, {str(wheel)!r}); sys.argv = ['', {str(wheel)!r}]\n" + probe
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
