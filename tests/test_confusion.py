@@ -322,7 +322,7 @@ def problems(draw, pixels=None, most_labels=None):
     return log_A, log_p, labels
 
 
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 
 
 @quick

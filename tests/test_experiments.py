@@ -27,16 +27,16 @@ def result() -> dict:
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """The same experiments on a few digits for two epochs."""
+    """The same experiments on a few digits for one epoch."""
     full = classes.small_digits()
-    cut = {"train": slice(None, None, 9), "validation": slice(None, None, 8), "test": slice(None, None, 10)}
+    cut = {"train": slice(None, None, 18), "validation": slice(None, None, 8), "test": slice(None, None, 10)}
     few = classes.Digits(
         {name: x[cut[name]] for name, x in full.images.items()},
         {name: y[cut[name]] for name, y in full.truth.items()},
         full.network,
     )
     monkeypatch.setattr(classes, "small_digits", lambda: few)
-    monkeypatch.setattr(classes, "sized", lambda *_, **__: types.SimpleNamespace(epochs=2, batch_size=64))
+    monkeypatch.setattr(classes, "sized", lambda *_, **__: types.SimpleNamespace(epochs=1, batch_size=64))
     return few
 
 
@@ -103,24 +103,24 @@ def test_the_oracle_knows_the_matrices_and_leads_by_a_margin(result):
     assert experiments.values(result, "oracle", "accuracy").min() > 0.75  # chance is .1
 
 
-def test_twice_gives_the_same_rows_whatever_torch_has_drawn_before_and_more_seeds_only_add_rows(tiny):
+def test_twice_gives_the_same_rows_whatever_torch_has_drawn_before(tiny):
     found = []
-    for noise, seeds in ((1, 2), (2, 2), (3, 1)):
+    for noise in (1, 2):
         torch.manual_seed(noise)
-        found.append(without_costs(experiments.run("trace-mnist5k", seeds=seeds, size="ci", progress=False)))
-    first, second, fewer = found
-    assert first == second
-    by_key = {(r["method"], r["setting"]["skill"], r["seed"]): r["metrics"] for r in first}
-    assert len(first) == 16 and len(fewer) == 8
-    for row in fewer:
-        wanted = by_key[row["method"], row["setting"]["skill"], row["seed"]]
+        found.append(without_costs(experiments.run("trace-mnist5k", seeds=2, size="ci", progress=False)))
+    assert found[0] == found[1]
+    assert len(found[0]) == 16
+
+
+def test_fewer_seeds_are_the_first_of_more(tiny):
+    two, one = (classes.trace_spammers(seeds=n, size="ci", device="cpu", progress=False) for n in (2, 1))
+    by_key = {(r["method"], r["setting"]["per_item"], r["seed"]): r["metrics"] for r in two}
+    assert len(two) == 20 and len(one) == 10
+    for row in one:
+        wanted = by_key[row["method"], row["setting"]["per_item"], row["seed"]]
         assert row["metrics"]["dominance"] == wanted["dominance"]
-        assert row["metrics"]["accuracy"] == pytest.approx(wanted["accuracy"], abs=0.02)  # rounding of another stack
-
-
-def test_the_other_experiment_runs_dense_and_single_labels(tiny):
-    rows = experiments.run("trace-spammers", seeds=1, size="ci", progress=False)["rows"]
-    assert {(r["method"], r["setting"]["per_item"]) for r in rows} == {
+        assert row["metrics"]["accuracy"] == pytest.approx(wanted["accuracy"], abs=0.03)  # rounding of another stack
+    assert {(r["method"], r["setting"]["per_item"]) for r in one} == {
         (method, k) for method in ("oracle", "trace", "no_trace", "joint", "vanilla") for k in (1, 5)
     }
 

@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The (inplace|copy) keyword"),  # crowd-kit's
     pytest.mark.filterwarnings("ignore:.*reliability is not identifiable"),
 ]
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=25, deadline=None)
 
 
 @st.composite
