@@ -384,14 +384,15 @@ plots.described(fig, f"Each dot is one draw of annotators; the bar is the 95 % i
 
 # %% [markdown]
 # The gap between `vanilla` and `trace` is what the matrices are worth. The gap between `trace` and `no_trace` is not
-# where you may have expected it: on flippers the trace buys no accuracy. At skill .35, close to where dominance ends,
-# look at single draws rather than at the mean:
+# where you may have expected it: on flippers the trace buys no accuracy. At skill .35 dominance is nearly used up (two who
+# share a flip lose it at 2/7, exercise 3.4). There look at single draws rather than at the mean: a panel that went wrong
+# would be a lone dot far to the left.
 
 # %% tags=["hide-input"]
 hard = [row for row in result["rows"] if row["setting"]["skill"] == 0.35]
 fig = plots.bars_with_spread(
     hard, "accuracy", ["oracle", "trace", "no_trace", "vanilla"],
-    title="At skill .35 one panel may go wrong where another goes well", xlabel="test accuracy, skill .35, one label an image",
+    title="Near the edge of dominance, look at each draw", xlabel="test accuracy, skill .35, one label an image",
 )  # fmt: skip
 plots.described(fig, f"As above, at skill .35. Size {training.size()}.")
 
