@@ -200,18 +200,17 @@ def _show(result: dict) -> None:
     import numpy as np
 
     metrics = ["accuracy", "cm_error", "skill_mae", "count_cm_error"]
-    table = Table("method", *metrics, title=f"{result['experiment']}, {result['size']} size, {result['seconds']} s")
     groups: dict[str, dict[str, list[dict]]] = {}
     for row in result["rows"]:
         setting = ", ".join(f"{key} {value}" for key, value in row["setting"].items())
         groups.setdefault(setting, {}).setdefault(row["method"], []).append(row["metrics"])
     for setting, methods in groups.items():
-        table.add_section()
-        table.add_row(f"[italic]{setting}[/]")
+        table = Table("method", *[m.replace("_", " ") for m in metrics], title=setting)
         for method, runs in methods.items():
             cells = [np.array([run[m] for run in runs if m in run]) for m in metrics]
             table.add_row(method, *[f"{c.mean():.3f} ± {c.std():.3f}" if len(c) else "-" for c in cells])
-    console.print(table)
+        console.print(table)
+    console.print(f"{result['experiment']}, {result['size']} size, {result['device']}: {result['seconds']} s")
     console.print(f"mean ± standard deviation over {len(runs)} draws of annotators")
 
 

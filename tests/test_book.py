@@ -45,6 +45,7 @@ ALLOWED_AXE = {
     "aria-input-field-name": "noUi",  # the handle of an ipywidgets slider has no name of its own
     "aria-required-children": "citation-list",  # docutils gives a list of references roles that ARIA has since dropped
     "aria-roles": "doc-biblioentry",
+    "duplicate-id": "exercise-content",  # sphinx-exercise gives it to every exercise; nothing links to it
 }
 
 
