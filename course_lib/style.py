@@ -110,7 +110,7 @@ def annotator_look(r: int) -> dict:
 
 
 def method_look(method: str, model: str, k: int) -> dict:
-    """Return the line of a method: `model` blue, the oracle black as the truth, the k-th of the others grey."""
-    if method in (model, "oracle"):
+    """Return the line of a method: `model` blue, what knows the truth black, the k-th of the others grey."""
+    if method in (model, "oracle", "truth"):
         return {"color": MODEL if method == model else TRUTH, "marker": "o" if method == model else "s"}
     return {"color": BASELINES[k % 2], "linestyle": ("--", ":", "-.")[k % 3], "marker": "^vDPX<>"[k % 7]}

@@ -89,7 +89,8 @@ digits
 # %%
 A = annotators.pairwise_flippers(5, 10, skill=0.45, generator=seeded(1))  # (R, L, L)
 labels = annotators.annotate(truth, A, generator=seeded(2))  # (N, R)
-print("how often each annotator is right:", metrics.annotator_accuracy(labels, truth).numpy().round(2))
+right = metrics.annotator_accuracy(labels, truth)  # (R,)
+print("how often each annotator is right:", right.numpy().round(2))
 
 # %% [markdown]
 # Here are eight digits and what the five said. Colour and marker belong to one annotator each, and will do so in every
@@ -155,7 +156,8 @@ guess = {
 # were drawn by a seeded generator, not picked. Press a digit on the page or on your keyboard. Take your first
 # impression, and skip what you cannot tell.
 #
-# If this page has no Python behind it, the buttons still work, and the cells below show the answers of a stand-in.
+# On a page without Python behind it, the cells below show the answers of a stand-in, whatever you press. To use your
+# own, open the chapter in JupyterLab: `course lab`.
 
 # %%
 index = torch.randperm(len(digits.train), generator=seeded(6))[:20]  # places in digits.train
@@ -194,7 +196,7 @@ plots.described(
 
 # %%
 kept = widget.keep()
-print(f"Your answers are kept in {kept}." if kept else "Nothing kept: only your own answers are, not the stand-in's.")
+print(f"Your answers are kept in {kept}." if kept else "Nothing is kept: only your own answers are.")
 
 # %% [markdown]
 # ## 3. The maths
@@ -377,8 +379,8 @@ plots.described(
 met = six != MISSING
 right, n = int((six == truth[index]).sum()), int(met.sum())
 interval = stats.binomtest(right, n).proportion_ci(method="wilson")
-print(f"{who}: {right} of {n} right; the 95 % interval reaches from {interval.low:.2f} to {interval.high:.2f}.")
-print("answered pictures of each digit 0..9:", torch.bincount(truth[index][met], minlength=10).tolist())
+print(f"{who}: {right} of {n} right, 95 % interval {interval.low:.2f} to {interval.high:.2f}")
+print("answered pictures of 0..9:", torch.bincount(truth[index][met], minlength=10).tolist())
 
 # %% [markdown]
 # A matrix has ninety free numbers, and twenty labels must pay for all of them. So trust the interval, not the picture
@@ -396,7 +398,7 @@ said = torch.zeros(5, 10)
 for r in range(5):
     for i in range(10):
         said[r, i] = sum(A[r, i, j] * p[j] for j in range(10))
-print("how probable annotator 1 is to say 0..9:", said[0].numpy().round(2))
+print("annotator 1 will say 0..9 with probability", said[0].numpy().round(2), sep="\n")
 
 # %% [markdown]
 # Then for a batch of images, and with logarithms, because products of many small probabilities run out of digits.
@@ -417,7 +419,7 @@ def apply(log_A: torch.Tensor, log_p: torch.Tensor) -> torch.Tensor:
 log_A, log_p = confusion.log(A)[None], p.log()[None]  # (1, R, L, L), (1, L)
 log_said = apply(log_A, log_p)  # (1, R, L)
 assert torch.allclose(log_said[0].exp(), said, atol=1e-6)
-assert torch.allclose(log_said.exp().sum(2), torch.ones(1, 5), atol=1e-5)  # whatever is true, something is said
+assert torch.allclose(log_said.exp().sum(2), torch.ones(1, 5), atol=1e-5)  # something is said
 print("loop and line agree:", tuple(log_said.shape))
 
 # %% [markdown]
@@ -432,8 +434,7 @@ scores = confusion.label_log_likelihood(log_A, log_p, heard)  # (1, R)
 assert torch.allclose(scores, log_said.gather(2, heard[:, :, None])[:, :, 0], atol=1e-5)
 for r in range(5):
     print(f"annotator {r + 1} said {int(heard[0, r])}: probability {float(scores[0, r].exp()):.3f}")
-rare = int(said[0].argmin())
-print(f"for comparison, the last thing to expect of annotator 1 is {rare}: probability {float(said[0, rare]):.3f}")
+print(f"the least that annotator 1 gives to any name: {float(said[0].min()):.3f}")
 
 # %% [markdown]
 # The sum runs over the truth, so a wrong label can score as well as a right one, if it is the mistake that this person
@@ -449,10 +450,11 @@ print(f"for comparison, the last thing to expect of annotator 1 is {rare}: proba
 
 # %%
 perfect = torch.eye(10)[:1]  # certain of class 0, and class 0 was said
-zero, log_I = torch.tensor([[0]]), confusion.log(torch.eye(10))[None, None]  # (1, 1), (1, 1, L, L)
+zero = torch.tensor([[0]])  # (1, 1)
+log_I = confusion.log(torch.eye(10))[None, None]  # (1, 1, L, L)
 once = abs(float(confusion.label_log_likelihood(log_I, confusion.log(perfect), zero)))
 twice = float(torch.nn.functional.cross_entropy(perfect, zero[0]))
-print(f"a perfect fit: loss {once:.3f}; with probabilities given to cross_entropy {twice:.3f}")
+print(f"loss of a perfect fit: {once:.3f}; with a softmax too many: {twice:.3f}")
 assert once < 1e-6 and twice > 1
 
 # %% [markdown]
@@ -480,7 +482,7 @@ flat = torch.full((len(truth), 10), 0.1).log()  # (N, L): all classes equally fr
 equal = torch.full((10, 10), 0.55 / 9).fill_diagonal_(0.45).expand(5, 10, 10)  # (R, L, L)
 believed = confusion.posterior(equal.log()[None], flat, labels)  # (N, L)
 assert torch.equal(believed.argmax(1)[clear], votes[clear])
-print("vote and Bayes' rule with equal matrices agree on every image with a single winner")
+print("the vote and Bayes' rule for equal people agree")
 
 # %% [markdown]
 # What would we gain if we knew the people? Put their true matrices into the same line.
@@ -488,8 +490,8 @@ print("vote and Bayes' rule with equal matrices agree on every image with a sing
 # %%
 informed = confusion.posterior(log_A, flat, labels).argmax(1)  # (N,)
 by_vote = fusion.majority(labels, 10, generator=seeded(3))  # (N,)
-for name, found in {"the vote": by_vote, "Bayes' rule with the true matrices": informed}.items():
-    print(f"{name:>34}: right for {metrics.accuracy(found, truth):.1%} of the images")
+for name, found in {"the vote": by_vote, "Bayes with the true matrices": informed}.items():
+    print(f"{name:>28}: right for {metrics.accuracy(found, truth):.1%} of the images")
 
 # %% [markdown]
 # Same labels, and not one image was looked at. All that was added is knowledge of who errs how. (Flippers are an easy
@@ -616,11 +618,13 @@ print(f"{len(KINDS)} kinds x {P.draws} panels, images {tuple(train['vote'][0].im
 device = training.pick_device()
 nets, cost = {}, {}
 for kind in KINDS:
-    nets[kind] = [Vanilla(networks.mlp(196, 10, hidden=P.hidden, generator=seeded(d))) for d in range(P.draws)]
+    blank = [networks.mlp(196, 10, hidden=P.hidden, generator=seeded(d)) for d in range(P.draws)]
+    nets[kind] = [Vanilla(network) for network in blank]
     cost[kind] = training.fit(nets[kind], train[kind], epochs=P.epochs, validation=validation[kind])
-    print(f"{kind:>10}: {cost[kind]}")
-    some = tuple(t[:64].to(device) for t in (train[kind][0].images, train[kind][0].labels, torch.arange(64)))
-    on = {nets[kind][0].loss(some).device.type, *(p.device.type for net in nets[kind] for p in net.parameters())}
+    print(f"{kind}: {cost[kind]}")
+    some = (train[kind][0].images[:64], train[kind][0].labels[:64], torch.arange(64))
+    loss = nets[kind][0].loss(tuple(t.to(device) for t in some))
+    on = {t.device.type for t in (loss, *(p for net in nets[kind] for p in net.parameters()))}
     assert on == {device.type}, f"wanted everything on {device}; found {on}"
 
 # %% [markdown]
@@ -677,8 +681,9 @@ measured = [
     mean_accuracy(rows, "one label each"),
     mean_accuracy(tested, "vote"),
 ]
+print("guessed  measured")
 for (question, guessed), value in zip(guess.items(), measured):
-    print(f"{question:>60}: guessed {guessed:.2f}, measured {value:.2f}")
+    print(f"{guessed:7.2f}  {value:8.2f}  {question}")
 
 # %% [markdown]
 # Not everything that comes out of a random experiment is a law. The book checks formulas with `assert`, so that they
@@ -690,8 +695,8 @@ def outcome(sentence, seen):
 
 
 outcome("shared wrong names cost the vote accuracy", measured[0] > measured[1])
-outcome("a network is right more often than the votes it learned from", measured[3] > label_accuracy["vote"])
-outcome("votes of five teach more than single labels", measured[3] > mean_accuracy(tested, "one label"))
+outcome("a network is right more often than its votes", measured[3] > label_accuracy["vote"])
+outcome("five labels teach more than one", measured[3] > mean_accuracy(tested, "one label"))
 outcome("the truth teaches most", mean_accuracy(tested, "truth") > measured[3])
 
 # %% [markdown]
@@ -704,7 +709,7 @@ outcome("the truth teaches most", mean_accuracy(tested, "truth") > measured[3])
 # %%
 try:
     confusion.check_cm(A.transpose(1, 2))
-    raise SystemError("a transposed matrix went through")
+    raise RuntimeError("a transposed matrix went through")
 except ValueError as refusal:
     print("refused:", refusal)
 
@@ -714,9 +719,9 @@ except ValueError as refusal:
 # all. Code that was only ever tried on them has not been tried.
 
 # %%
-symmetric = annotators.hammer_spammers(5, 10, 0.45, generator=seeded(1))  # knows it, or answers at random
 assert torch.equal(confusion.skills(A), confusion.skills(A.transpose(1, 2)))  # the skill sees nothing
-assert torch.equal(symmetric, confusion.check_cm(symmetric.transpose(1, 2)))  # no check can see it here
+guessers = annotators.hammer_spammers(5, 10, 0.45, generator=seeded(1))  # they know, or guess at random
+assert torch.equal(guessers, confusion.check_cm(guessers.transpose(1, 2)))  # here no check can see it
 print("same skills either way:", confusion.skills(A).numpy().round(2))
 
 # %% [markdown]
@@ -743,8 +748,8 @@ assert called[7] > called[1]
 support = fusion.mean_label(gang_labels, 10).max(1).values  # (N,): share of the five behind the winner
 wrong = ones & (gang_vote == 7)
 fine = ~ones & (gang_vote == truth)
-print(f"mean share of the five behind the winner: ones that are called 7 {support[wrong].mean():.2f}, "
-      f"other digits that are right {support[fine].mean():.2f}")  # fmt: skip
+print(f"mean share of the five behind the winner: {support[wrong].mean():.2f} for ones that are called 7")
+print(f"{support[fine].mean():.2f} for other digits, where the vote is right")
 
 # %% [markdown]
 # Whoever trusts large majorities trusts the wrong ones here. The margin {eq}`eq-ch1-margin` does tell: in the row "says
@@ -752,8 +757,8 @@ print(f"mean share of the five behind the winner: ones that are called 7 {suppor
 
 # %%
 mean_A = gang.mean(0)
-print(f"mean matrix, row 'says 7': truth 7 has {mean_A[7, 7]:.2f}, truth 1 has {mean_A[7, 1]:.2f}")
-print(f"margin {confusion.dominance(gang):.2f}; of the five in section 1 {confusion.dominance(A):.2f}")
+print(f"mean matrix, row 'says 7': truth 7 {mean_A[7, 7]:.2f}, truth 1 {mean_A[7, 1]:.2f}")
+print(f"margin {confusion.dominance(gang):.2f}; the five of section 1 {confusion.dominance(A):.2f}")
 assert confusion.dominance(gang) < 0 < confusion.dominance(A)
 
 # %% [markdown]
@@ -762,9 +767,9 @@ assert confusion.dominance(gang) < 0 < confusion.dominance(A)
 
 # %%
 knowing = confusion.posterior(confusion.log(gang)[None], flat, gang_labels).argmax(1)
-right_vote, right_knowing = ((found == truth)[ones].double().mean() for found in (gang_vote, knowing))
-print(f"ones that are right: vote {right_vote:.2f}, Bayes' rule with the true matrices {right_knowing:.2f}")
-assert right_knowing > right_vote
+for name, found in {"the vote": gang_vote, "Bayes with the true matrices": knowing}.items():
+    print(f"{name:>28}: right for {float((found == truth)[ones].double().mean()):.1%} of the ones")
+assert (knowing == truth)[ones].sum() > (gang_vote == truth)[ones].sum()
 
 # %% [markdown]
 # The labels still hold the answer; the vote cannot read it. Whether a method that must *find* the matrices can read it
@@ -1063,5 +1068,5 @@ Markdown("\n".join("| " + " | ".join(row) + " |" for row in claims))
 # said] in the listing and in Algorithms 2 and 3 (section 3 here). Two: the CM error is said to lie between 0 and 1, and
 # can reach 2 (section 8 here). Neither touches its results; both can cost a reader an afternoon.
 #
-# **Next.** {doc}`/notebooks/03_the_trace` lets a network find the truth and all the matrices together, from one label
-# for each image, and lets you join in.
+# **Next.** {doc}`Chapter 3 </notebooks/03_the_trace>` lets a network find the truth and all the matrices together, from
+# one label for each image, and lets you join in.
