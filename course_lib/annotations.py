@@ -140,7 +140,7 @@ def as_labels(
             "Map names to integers first: np.unique(names, return_inverse=True)."
         )
     gap = np.isnan(y) if y.dtype.kind == "f" else np.zeros(y.shape, bool)
-    if y.dtype.kind == "f" and (bad := ~gap & (y != np.floor(y))).any():
+    if y.dtype.kind == "f" and (bad := ~gap & ~(np.isfinite(y) & (y == np.floor(y)))).any():
         raise ValueError(
             f"`{what}` must be whole numbers; {bad.sum()} are not, such as {y[bad][:4].tolist()}. "
             "Probabilities are no labels: take their argmax, or train on several labels."

@@ -158,7 +158,7 @@ def _chosen(
     if not 1 <= per_item <= R:
         raise ValueError(f"`per_item` must be 1..R={R} annotators for each item; got {per_item}.")
     weight = torch.ones(R) if workload is None else torch.as_tensor(workload, dtype=torch.float32)
-    if weight.shape != (R,) or (weight <= 0).any():
+    if weight.shape != (R,) or not ((weight > 0) & torch.isfinite(weight)).all():
         raise ValueError(f"`workload` must be {R} positive weights; got {weight.tolist()}.")
     chosen = torch.multinomial(weight.expand(N, R), per_item, generator=generator)  # (N, per_item), no repeats
     return torch.zeros(N, R, dtype=torch.bool).scatter_(1, chosen, True)

@@ -68,7 +68,7 @@ def check_p(p: Tensor, *, axis: int = 1, tolerance: float = 1e-4) -> Tensor:
     """
     p = torch.as_tensor(p)
     off = (p.sum(axis) - 1).abs().max()
-    if (p < -tolerance).any() or off > tolerance:
+    if (p < -tolerance).any() or not off <= tolerance:  # NaN is not within any tolerance
         raise ValueError(
             f"`p` must be probabilities that sum to 1 along axis {axis}; the smallest is {p.min():.3g}, "
             f"a sum is off by {off:.3g}. Are these logits (take log_softmax), or is the class axis elsewhere?"
@@ -94,6 +94,8 @@ def said_rows(log_A: Tensor, labels: Tensor) -> Tensor:
     Arguments: log_A (B|1, R, L, L, *S), labels (B, R, *S). Returns: (B, R, L, *S).
     Only the said row is ever read, so no (B, R, L, L, *S) product is formed.
     """
+    if labels.shape[1] != log_A.shape[1]:
+        raise ValueError(f"labels of {labels.shape[1]} annotators, but matrices of {log_A.shape[1]}; both are axis 1.")
     said = labels.clamp(min=0)
     if log_A[..., :1, :1].numel() != log_A.shape[1]:  # a matrix for each image or pixel
         return torch.take_along_dim(log_A, said[:, :, None, None], 2).squeeze(2)  # (B, R, L, *S)
@@ -114,12 +116,12 @@ def label_log_likelihood(log_A: Tensor, log_p: Tensor, labels: Tensor) -> Tensor
     tensor([[0.3500]])
     """
     rows = said_rows(log_A, labels)  # (B, R, L, *S)
-    return (rows + log_p[:, None]).logsumexp(2) * (labels != MISSING)  # (B, R, *S)
+    return torch.where(labels != MISSING, (rows + log_p[:, None]).logsumexp(2), 0)  # (B, R, *S)
 
 
 def evidence(log_A: Tensor, labels: Tensor) -> Tensor:
     """What all labels of an item say together of each truth: sum_r log A[r, said_r, j]. Returns: (B, L, *S)."""
-    return (said_rows(log_A, labels) * (labels != MISSING)[:, :, None]).sum(1)  # (B, L, *S)
+    return torch.where((labels != MISSING)[:, :, None], said_rows(log_A, labels), 0).sum(1)  # (B, L, *S)
 
 
 def joint_log_likelihood(log_A: Tensor, log_p: Tensor, labels: Tensor) -> Tensor:
@@ -180,12 +182,14 @@ def count_matrices(labels: Tensor, q: Tensor, *, smoothing: float = 0.0) -> Tens
     """
     L = q.shape[1]
     flat = torch.where(labels == MISSING, L, labels)  # (N, R), class L collects the missing
-    counts = torch.zeros(labels.shape[1], L + 1, L, dtype=q.dtype)  # (R, L + 1, L)
+    counts = torch.zeros(labels.shape[1], L + 1, L, dtype=q.dtype, device=q.device)  # (R, L + 1, L)
     for r, said in enumerate(flat.unbind(1)):
         counts[r].index_add_(0, said, q)
     counts = counts[:, :L] + smoothing  # (R, L, L)
     total = counts.sum(1, keepdim=True)
-    return torch.where(total > 0, counts / total.clamp(min=1e-30), torch.eye(L, dtype=q.dtype))
+    return torch.where(
+        total > 0, counts / torch.where(total > 0, total, 1), torch.eye(L, dtype=q.dtype, device=q.device)
+    )
 
 
 def to_sklearn(A: Tensor) -> Tensor:
@@ -217,6 +221,10 @@ class GlobalCM(nn.Module):
     def fixed(cls, A: Tensor) -> GlobalCM:
         """Known matrices A (R, L, L), not trained: the oracle. Zeros become 1e-30."""
         A = check_cm(A).float()
+        if A.ndim != 3:
+            raise ValueError(
+                f"wanted one matrix an annotator, (R, L, L); got {tuple(A.shape)}. Write A[None] for a single one."
+            )
         cm = cls(A.shape[0], A.shape[1])
         cm.logits = nn.Parameter(log(A), requires_grad=False)
         return cm

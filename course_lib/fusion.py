@@ -65,16 +65,17 @@ def dawid_skene(
     Source: Dawid & Skene 1979. Differs: `smoothing` is added to each count, so that a class that an annotator never
     used is not vetoed for everybody; 0 gives the paper's estimate.
     Arguments: labels (N, R). Returns: Fused.
-    Raises: ValueError for max_iterations < 1 or negative smoothing. Warns when EM has not settled, and when there is
-    a single annotator, whose reliability labels alone cannot show.
+    Raises: ValueError for max_iterations < 1 or negative smoothing. Warns when EM has not settled, and when no item
+    has two labels: then nothing shows who is reliable, and the labels are returned.
     """
-    labels = as_labels(labels, n_classes)
+    labels = _table(labels, n_classes)
     if max_iterations < 1 or smoothing < 0:
         raise ValueError(f"wanted max_iterations >= 1 and smoothing >= 0; got {max_iterations} and {smoothing}.")
-    if labels.shape[1] == 1:
-        warnings.warn("with one annotator the fused labels are theirs: reliability is not identifiable.", stacklevel=2)
     p = mean_label(labels, n_classes)  # (N, L)
     seen = labels != MISSING
+    if seen.sum(1).max() == 1:  # the start already explains every label; smoothing would only pull towards one class
+        warnings.warn("no item has two labels: the labels stand, and reliability is not identifiable.", stacklevel=2)
+        return Fused(p, count_matrices(labels, p, smoothing=smoothing), p[seen.any(1)].mean(0), seen.sum(1), True, 0)
     change, iteration = float("inf"), 0
     while iteration < max_iterations and change > tolerance:
         A = count_matrices(labels, p, smoothing=smoothing)  # (R, L, L)
@@ -86,10 +87,15 @@ def dawid_skene(
     return Fused(p, A, prior, seen.sum(1), change <= tolerance, iteration)
 
 
-def _counts(labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+def _table(labels: Tensor, n_classes: int) -> Tensor:
     labels = as_labels(labels, n_classes)
     if labels.ndim != 2:
         raise ValueError(f"`labels` must be (N, R), one column an annotator; got {tuple(labels.shape)}.")
+    return labels
+
+
+def _counts(labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
+    labels = _table(labels, n_classes)
     seen = labels != MISSING
     counts = torch.zeros(len(labels), n_classes, dtype=torch.float64)
     counts.scatter_add_(1, labels.clamp(min=0), seen.double())

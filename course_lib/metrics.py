@@ -30,6 +30,7 @@ def accuracy(predicted: Tensor, truth: Tensor) -> float:
 
 def annotator_accuracy(labels: Tensor, truth: Tensor) -> Tensor:
     """Share of each annotator's own labels that are right: labels (N, R), truth (N,) -> (R,); NaN where none."""
+    _one_truth_each(labels, truth)
     seen = labels != MISSING
     return ((labels == truth[:, None]) & seen).sum(0) / seen.sum(0)  # (R,); 0 / 0 is NaN in torch
 
@@ -43,15 +44,14 @@ def cm_error(A: Tensor, A_hat: Tensor) -> float:
     >>> cm_error(torch.eye(3)[None], torch.eye(3)[[1, 2, 0]][None])
     2.0
     """
-    A, A_hat = check_cm(A), check_cm(A_hat)
-    if A.shape != A_hat.shape:
-        raise ValueError(f"both must be (R, L, L); got {tuple(A.shape)} and {tuple(A_hat.shape)}.")
+    A, A_hat = _same_matrices(A, A_hat)
     return float(((A - A_hat) ** 2).sum((-2, -1)).mean() / A.shape[-1])
 
 
 def skill_mae(A: Tensor, A_hat: Tensor) -> float:
     """Mean absolute error of the R skills (means of the diagonals)."""
-    return float((skills(check_cm(A)) - skills(check_cm(A_hat))).abs().mean())
+    A, A_hat = _same_matrices(A, A_hat)
+    return float((skills(A) - skills(A_hat)).abs().mean())
 
 
 def pairwise_agreement(labels: Tensor) -> Tensor:
@@ -66,8 +66,23 @@ def calibration_error(log_p: Tensor, truth: Tensor, *, bins: int = 10) -> float:
 
     Arguments: log_p (N, L), truth (N,). Returns: 0 (honest) to 1.
     """
+    _one_truth_each(log_p, truth)
     confidence, predicted = log_p.exp().max(1)
     right = (predicted == truth).float()
     which = (confidence * bins).long().clamp(max=bins - 1)  # (N,)
     gap = torch.zeros(bins).index_add_(0, which, right - confidence)
     return float(gap.abs().sum() / len(truth))
+
+
+def _same_matrices(A: Tensor, A_hat: Tensor) -> tuple[Tensor, Tensor]:
+    A, A_hat = check_cm(A), check_cm(A_hat)
+    if A.shape != A_hat.shape:
+        raise ValueError(f"both must be (R, L, L); got {tuple(A.shape)} and {tuple(A_hat.shape)}.")
+    return A, A_hat
+
+
+def _one_truth_each(items: Tensor, truth: Tensor) -> None:
+    if truth.shape != items.shape[:1]:
+        raise ValueError(
+            f"`truth` must be (N,) = ({len(items)},); got {tuple(truth.shape)}. A column needs truth[:, 0]."
+        )

@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 
+@torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace
 def mlp(n_inputs: int, n_classes: int, *, hidden: int = 64, generator: Generator) -> nn.Module:
     """Two hidden layers; for sweeps on 14x14 digits: n_inputs = 196."""
     return initialised(
@@ -22,6 +23,7 @@ def mlp(n_inputs: int, n_classes: int, *, hidden: int = 64, generator: Generator
     )  # fmt: skip
 
 
+@torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace
 def small_cnn(n_channels: int, n_classes: int, *, size: int = 28, generator: Generator) -> nn.Module:
     """Two strided 5x5 convolutions (8, 16 kernels), after LeCun et al. 1998; any size of at least 4."""
     side = math.ceil(math.ceil(size / 2) / 2)
@@ -35,6 +37,7 @@ def small_cnn(n_channels: int, n_classes: int, *, size: int = 28, generator: Gen
     )  # fmt: skip
 
 
+@torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace
 def paper_cnn(
     n_channels: int, n_classes: int, *, kernels: tuple[int, ...] = (32, 32, 64, 64), generator: Generator
 ) -> nn.Module:
@@ -61,7 +64,8 @@ def initialised(network: nn.Module, generator: Generator) -> nn.Module:
         if isinstance(layer, nn.Linear | nn.Conv2d):
             bound = 1 / math.sqrt(layer.weight[0].numel())
             nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
-            nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+            if layer.bias is not None:
+                nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
     return network
 
 

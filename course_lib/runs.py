@@ -21,11 +21,16 @@ class Labelled:
 
     def __init__(self, data: Annotations | Sequence[Annotations], K: int, device: torch.device, what: str) -> None:
         self.data = [data] * K if isinstance(data, Annotations) else list(data)
-        first = self.data[0]
+        first = self.data[0] if self.data else None
         if len(self.data) != K or any(d.images is not first.images for d in self.data):
             raise ValueError(
                 f"`{what}` must be one Annotations, or K={K} that share one images tensor; got {len(self.data)}. "
                 "Make them from one: data.with_labels(...)."
+            )
+        shapes = {(d.n_classes, *d.labels.shape[1:]) for d in self.data}
+        if len(shapes) > 1:
+            raise ValueError(
+                f"`{what}` of one stack must agree in classes, annotators and sizes; got {sorted(shapes)}."
             )
         self.N, self.device = first.n_items, device
         distinct = {id(d): d for d in self.data}
@@ -65,13 +70,11 @@ class Runs:
     """K methods as one. With K = 1 it is the method itself, so that any network trains (batch norm, dropout, ...)."""
 
     def __init__(self, methods: list[nn.Module], device: torch.device) -> None:
+        _check_stack(methods)
         self.methods, self.K, self.graph = [m.to(device) for m in methods], len(methods), None
         if self.K == 1:
             self.parameters = {n: p for n, p in methods[0].named_parameters() if p.requires_grad}
             return
-        shapes = [{n: (t.shape, t.dtype) for n, t in m.state_dict().items()} for m in methods]
-        if any(type(m) is not type(methods[0]) for m in methods) or any(s != shapes[0] for s in shapes):
-            raise ValueError("methods trained together must be of one kind and size; call fit once for each kind.")
         parameters, buffers = stack_module_state(methods)  # name -> (K, ...)
         self.parameters = {n: p for n, p in parameters.items() if p.requires_grad}
         self.constants = {**buffers, **{n: p for n, p in parameters.items() if not p.requires_grad}}
@@ -122,6 +125,31 @@ class Runs:
         if self.K > 1:
             for k, method in enumerate(self.methods):
                 method.load_state_dict({name: tensor[k] for name, tensor in self.state().items()})
+
+
+def settings(method: nn.Module) -> list:
+    """All of a method but the numbers in its tensors: its parts, their plain settings, shapes, what is trained."""
+    plain = {bool, int, float, str, tuple, type(None)}
+    parts = [
+        (name, type(part).__qualname__, {k: v for k, v in vars(part).items() if k[0] != "_" and type(v) in plain})
+        for name, part in method.named_modules()
+    ]
+    for _, _, values in parts:
+        values.pop("training", None)
+    trained = {name: p.requires_grad for name, p in method.named_parameters()}
+    return [*parts, trained, {n: (tuple(t.shape), str(t.dtype)) for n, t in method.state_dict().items()}]
+
+
+def _check_stack(methods: list[nn.Module]) -> None:
+    """Methods in a stack run through the first one's code: they may differ in tensors only, and share none."""
+    if any(settings(method) != settings(methods[0]) for method in methods):
+        raise ValueError("methods trained together must be of one kind, size and setting; call fit once for each kind.")
+    tensors = [id(p) for method in methods for p in method.parameters()]
+    if len(set(tensors)) < len(tensors):
+        raise ValueError("methods trained together must not share a network; build one for each.")
+    norms = any(getattr(part, "track_running_stats", False) for part in methods[0].modules())
+    if len(methods) > 1 and norms:
+        raise ValueError("batch norm keeps running averages, which a stack cannot; train these methods one at a time.")
 
 
 class Keeper:
@@ -211,7 +239,10 @@ def read_tensors(path: Path) -> dict:
     if not path.exists():
         raise FileNotFoundError(f"no saved tensors at {path}; `save` writes them.")
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(found, dict):
+            raise TypeError(f"holds a {type(found).__name__}")
+        return found
     except Exception as error:
         raise ValueError(
             f"{path} cannot be read as saved tensors ({type(error).__name__}): it was cut short, or not written by "

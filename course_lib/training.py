@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from .annotations import Annotations, as_images
 from .networks import seeded
-from .runs import Keeper, Labelled, Runs, read_tensors, threads_for, write_tensors
+from .runs import Keeper, Labelled, Runs, read_tensors, settings, threads_for, write_tensors
 
 SIZES = ("ci", "lesson", "paper")
 
@@ -113,6 +113,8 @@ def fit(
     """
     methods = [methods] if isinstance(methods, nn.Module) else list(methods)
     K, device = len(methods), pick_device(device)
+    if K == 0:
+        raise ValueError("`methods` is empty; give one method, or a list of at least one.")
     train = Labelled(data, K, device, "data")
     held_out = None if validation is None else Labelled(validation, K, device, "validation")
     if epochs < 1 or batch_size < 1:
@@ -120,15 +122,17 @@ def fit(
     seeds = [seeds + k for k in range(K)] if isinstance(seeds, int | np.integer) else list(seeds)
     if len(seeds) != K:
         raise ValueError(f"{len(seeds)} seeds for K={K} methods; give one number, or one for each.")
-    for method, its_data in zip(methods, train.data, strict=True):
-        check_fit(method, its_data)
+    for labelled in (train, *([held_out] if held_out else [])):
+        for method, its_data in zip(methods, labelled.data, strict=True):
+            check_fit(method, its_data)
     runs = Runs(methods, device)
     optimiser, frozen = _optimiser(methods[0], runs, lr)
-    keeper = Keeper(runs, optimiser, checkpoint, _fingerprint(runs, train, seeds, batch_size, lr))
+    keeper = Keeper(runs, optimiser, checkpoint, _fingerprint(methods, train, held_out, seeds, batch_size, lr))
     batch_size = min(batch_size, train.N)
     steps = train.N // batch_size  # the rest waits for the next epoch's order: all batches have one shape
     start = time.perf_counter()
-    with threads_for(methods, device):
+    cards = [device] if device.type == "cuda" else []
+    with threads_for(methods, device), torch.random.fork_rng(devices=cards):
         quiet = {} if progress else {"disable": True}  # TQDM_DISABLE=1 quiets all bars, as in the built book
         name = f"{K} run{'s' * (K > 1)} on {device}"
         bar = tqdm(range(keeper.epoch, epochs), leave=False, desc=name, **quiet)
@@ -139,6 +143,7 @@ def fit(
             order = order[:, : steps * batch_size].view(K, steps, batch_size).to(device)
             total = torch.zeros(K, device=device)
             runs.train()
+            torch.manual_seed(seeds[0] * 1_000_003 + epoch)  # for dropout and the like, resumed or not
             for step in range(steps):
                 total += runs.gradients(train.batch(order[:, step]))
                 for parameter in frozen.get(epoch, ()):  # no gradient, no Adam moments: as if not there yet
@@ -160,11 +165,13 @@ def fit(
 
 def check_fit(method: nn.Module, data: Annotations) -> None:
     """Asks the method about one image: do classes, sizes and annotators fit the data? One clear ValueError if not."""
-    want = (1, data.n_classes, *data.labels.shape[2:])
+    want, mode = (1, data.n_classes, *data.labels.shape[2:]), method.training
+    method.eval()  # asking must not change running averages
     with torch.no_grad():
         x = data.images[:1].to(next(method.parameters()).device)
         got = tuple(_ask(method, x).shape)
         log_A = method.log_A(x)
+    method.train(mode)
     if got != want:
         raise ValueError(
             f"log_p must be (B, L, *S) = {want} for one image; the network gives {got}. Is `n_classes` right?"
@@ -174,6 +181,8 @@ def check_fit(method: nn.Module, data: Annotations) -> None:
             f"the data hold R={data.n_annotators} annotators and L={data.n_classes} classes; the method's matrices are "
             f"{tuple(log_A.shape[1:4])} (R, L, L)."
         )
+    if log_A is not None and log_A.ndim != data.labels.ndim + 2:
+        raise ValueError(f"labels {tuple(data.labels.shape)} need matrices for as many axes; got {tuple(log_A.shape)}.")
 
 
 def predict_log_p(method: nn.Module, images: Tensor | np.ndarray, *, batch_size: int = 1024) -> Tensor:
@@ -200,6 +209,8 @@ def load(method: nn.Module, path: str | Path) -> nn.Module:
     Raises: FileNotFoundError; ValueError if the file is no such file, or was written by a differently built method.
     """
     state, own = read_tensors(Path(path)), method.state_dict()
+    if not all(isinstance(value, Tensor) for value in state.values()):
+        raise ValueError(f"{path} is a checkpoint of `fit`, not a saved method; call fit with it to go on, then save.")
     shapes = lambda tensors: {name: tuple(t.shape) for name, t in tensors.items()}  # noqa: E731
     if shapes(state) != shapes(own):
         odd = sorted(set(shapes(state).items()) ^ set(shapes(own).items()))
@@ -245,7 +256,14 @@ def _optimiser(method: nn.Module, runs: Runs, lr: float) -> tuple[torch.optim.Op
     return torch.optim.Adam([g for g in built if g["params"]], lr=lr, fused=True), frozen
 
 
-def _fingerprint(runs: Runs, train: Labelled, seeds: list[int], batch_size: int, lr: float) -> str:
-    shapes = {name: tuple(tensor.shape) for name, tensor in runs.state().items()}
-    text = repr((shapes, seeds, batch_size, lr, train.N)).encode() + train.labels.cpu().numpy().tobytes()
-    return hashlib.sha256(text).hexdigest()
+def _fingerprint(
+    methods: list[nn.Module], train: Labelled, held_out: Labelled | None, seeds: list[int], batch_size: int, lr: float
+) -> str:
+    """Of all that decides how training goes on, but for the number of epochs and the first weights."""
+    constants = [{name: buffer.tolist() for name, buffer in method.named_buffers()} for method in methods]
+    groups = methods[0].param_groups() if hasattr(methods[0], "param_groups") else None
+    digest = hashlib.sha256(repr((settings(methods[0]), constants, groups, seeds, batch_size, lr)).encode())
+    for data in (train, held_out):
+        for tensor in () if data is None else (data.images, data.labels, data.first_row):
+            digest.update(tensor.cpu().numpy().tobytes())
+    return digest.hexdigest()

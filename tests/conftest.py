@@ -17,7 +17,6 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ["COURSE_SIZE"] = "ci"
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
-os.environ["TQDM_DISABLE"] = "1"
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 REPO = Path(__file__).resolve().parents[1]
@@ -72,6 +71,7 @@ def run_chapters(root: Path, **env: str) -> dict[str, Outcome]:
     (root / ".offline").mkdir(exist_ok=True)
     (root / ".offline/sitecustomize.py").write_text(OFFLINE, encoding="utf-8")
     clean = {k: v for k, v in os.environ.items() if k not in ("MPLBACKEND", "PYTEST_ADDOPTS")}
+    clean["TQDM_DISABLE"] = "1"  # a finished bar would leave an empty box in the page
     clean["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root / ".offline"), clean.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", f"--nbmake-timeout={SECONDS_PER_CELL}"]
     done = subprocess.run(

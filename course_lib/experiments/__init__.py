@@ -69,9 +69,12 @@ def write(result: dict, out: str | Path) -> Path:
 def read(path: str | Path) -> dict:
     """Reads a result; ValueError that names the file if it is none."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        result = json.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError:
         raise ValueError(f"{path} is no result of `course run`: it is not whole JSON.") from None
+    if not isinstance(result, dict) or "rows" not in result:
+        raise ValueError(f"{path} is no result of `course run`: it has no rows.")
+    return result
 
 
 def select(result: dict, method: str, **setting: object) -> list[dict]:

@@ -45,11 +45,17 @@ def judge(claim: dict) -> Judged:
         return Judged(claim, np.nan, np.nan, np.nan, 0, "not tested")
     check = claim["check"]
     result = read(shipped(f"results/{claim['experiment']}.json"))
-    sides = [_by_draw(result, check, side) for side in (check["a"], check["b"])]
-    difference = sides[0] - sides[1]
+    a, b = (_by_draw(result, check, side) for side in (check["a"], check["b"]))
+    draws = next(side for side in (a, b) if isinstance(side, dict))
+    if any(isinstance(side, dict) and side.keys() != draws.keys() for side in (a, b)):
+        raise ValueError(
+            f"{claim['id']}: {check['a']} and {check['b']} ran on other draws; only the same draw makes a pair."
+        )
+    value = lambda side, draw: side[draw] if isinstance(side, dict) else side  # noqa: E731
+    difference = np.array([value(a, draw) - value(b, draw) for draw in draws])
     mean, low, high = interval(difference)
     verdict = "holds" if low > check["min_diff"] else "weaker" if low > 0 else "not reproduced"
-    return Judged(claim, mean, low, high, len(np.atleast_1d(difference)), verdict)
+    return Judged(claim, mean, low, high, len(difference), verdict)
 
 
 def interval(x: np.ndarray) -> tuple[float, float, float]:
@@ -74,11 +80,13 @@ def table(paper: str | None = None) -> str:
     return "\n".join(lines)
 
 
-def _by_draw(result: dict, check: dict, side: str | float) -> np.ndarray | float:
-    """Mean of the seeds of each draw, in order of draw: (draws,); a number stands for itself."""
+def _by_draw(result: dict, check: dict, side: str | float) -> dict[int, float] | float:
+    """Mean of the seeds of each draw, by draw; a number stands for itself."""
     if isinstance(side, int | float):
         return float(side)
-    draws = {}
-    for row in select(result, side, **check.get("where", {})):
+    rows, draws = select(result, side, **check.get("where", {})), {}
+    if any(row["setting"] != rows[0]["setting"] for row in rows):
+        raise ValueError(f"`where` of this check leaves several settings of {side!r}; name one: {rows[0]['setting']}.")
+    for row in rows:
         draws.setdefault(row["draw"], []).append(row["metrics"][check["metric"]])
-    return np.array([np.mean(seeds) for seeds in draws.values()])
+    return {draw: float(np.mean(seeds)) for draw, seeds in draws.items()}

@@ -318,7 +318,7 @@ def slow_loss(A, p, labels, lam):
 # shipped: course_lib.confusion
 def label_log_likelihood(log_A, log_p, labels):
     rows = confusion.said_rows(log_A, labels)  # (B, R, L): row `said` of each annotator's matrix
-    return (rows + log_p[:, None]).logsumexp(2) * (labels != MISSING)  # (B, R)
+    return torch.where(labels != MISSING, (rows + log_p[:, None]).logsumexp(2), 0)  # (B, R)
 
 
 # %% [markdown]
