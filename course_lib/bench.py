@@ -16,7 +16,7 @@ from .networks import seeded
 from .training import fit
 
 
-def all_benches(repeats: int = 5) -> dict:
+def all_benches(repeats: int = 3) -> dict:
     """{"device", "rows": [{"what", "seconds", "against", "against_seconds", "ratio"}]}."""
     rows = [
         against("10 runs stacked", lambda: train(10), "1 run", lambda: train(1), repeats),
@@ -37,7 +37,7 @@ def against(what: str, new: Callable, other_name: str, other: Callable, repeats:
     return {"what": what, "seconds": seconds, "against": other_name, "against_seconds": other_seconds, "ratio": ratio}
 
 
-def train(K: int, epochs: int = 3) -> None:
+def train(K: int, epochs: int = 20) -> None:
     """K small networks with their annotators on 3,600 noise images of 14x14: the cost of `fit`, whatever is learned."""
     generator = seeded(0)
     data = Annotations(torch.rand(3600, 1, 14, 14, generator=generator), torch.zeros(3600, 5), n_classes=10)

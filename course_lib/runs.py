@@ -41,7 +41,8 @@ class Labelled:
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(K, B) item numbers -> x (K, B, ...), labels (K, B, R, *S), index (K, B)."""
-        return self.images[index], self.labels[index + self.first_row], index
+        take = lambda rows, at: rows.index_select(0, at.flatten()).unflatten(0, at.shape)  # noqa: E731  (copies whole rows)
+        return take(self.images, index), take(self.labels, index + self.first_row), index
 
     @torch.no_grad()
     def mean_loss(self, runs: Runs, chunk: int = 1024) -> Tensor:

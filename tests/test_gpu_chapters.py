@@ -51,7 +51,7 @@ def test_an_entry_joins_the_ledger_and_keeps_the_rest():
 
 
 def test_the_ledger_lists_every_chapter():
-    listed = yaml.safe_load(LEDGER.read_text(encoding="utf-8"))
+    listed = yaml.safe_load(LEDGER.read_text(encoding="utf-8")) or {}
     assert list(listed) == [path.stem for path in CHAPTERS]
 
 

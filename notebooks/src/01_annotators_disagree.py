@@ -319,12 +319,14 @@ counted = counts / counts.sum(0)  # columns sum to 1
 def count_matrices(labels: torch.Tensor, q: torch.Tensor, *, smoothing: float = 0.0) -> torch.Tensor:
     L = q.shape[1]
     flat = torch.where(labels == MISSING, L, labels)  # (N, R), class L collects the missing
-    counts = torch.zeros(labels.shape[1], L + 1, L, dtype=q.dtype)  # (R, L + 1, L)
+    counts = torch.zeros(labels.shape[1], L + 1, L, dtype=q.dtype, device=q.device)  # (R, L + 1, L)
     for r, said in enumerate(flat.unbind(1)):
         counts[r].index_add_(0, said, q)
     counts = counts[:, :L] + smoothing  # (R, L, L)
     total = counts.sum(1, keepdim=True)
-    return torch.where(total > 0, counts / total.clamp(min=1e-30), torch.eye(L, dtype=q.dtype))
+    return torch.where(
+        total > 0, counts / torch.where(total > 0, total, 1), torch.eye(L, dtype=q.dtype, device=q.device)
+    )
 
 
 # %% [markdown]
