@@ -44,13 +44,17 @@ def cm_error(A: Tensor, A_hat: Tensor) -> float:
     >>> cm_error(torch.eye(3)[None], torch.eye(3)[[1, 2, 0]][None])
     2.0
     """
-    A, A_hat = _same_matrices(A, A_hat)
+    A, A_hat = check_cm(A), check_cm(A_hat)
+    if A.shape != A_hat.shape:
+        raise ValueError(f"both must be (R, L, L); got {tuple(A.shape)} and {tuple(A_hat.shape)}.")
     return float(((A - A_hat) ** 2).sum((-2, -1)).mean() / A.shape[-1])
 
 
 def skill_mae(A: Tensor, A_hat: Tensor) -> float:
     """Mean absolute error of the R skills (means of the diagonals)."""
-    A, A_hat = _same_matrices(A, A_hat)
+    A, A_hat = check_cm(A), check_cm(A_hat)
+    if A.shape != A_hat.shape:
+        raise ValueError(f"both must be (R, L, L); got {tuple(A.shape)} and {tuple(A_hat.shape)}.")
     return float((skills(A) - skills(A_hat)).abs().mean())
 
 
@@ -72,13 +76,6 @@ def calibration_error(log_p: Tensor, truth: Tensor, *, bins: int = 10) -> float:
     which = (confidence * bins).long().clamp(max=bins - 1)  # (N,)
     gap = torch.zeros(bins).index_add_(0, which, right - confidence)
     return float(gap.abs().sum() / len(truth))
-
-
-def _same_matrices(A: Tensor, A_hat: Tensor) -> tuple[Tensor, Tensor]:
-    A, A_hat = check_cm(A), check_cm(A_hat)
-    if A.shape != A_hat.shape:
-        raise ValueError(f"both must be (R, L, L); got {tuple(A.shape)} and {tuple(A_hat.shape)}.")
-    return A, A_hat
 
 
 def _one_truth_each(items: Tensor, truth: Tensor) -> None:

@@ -144,7 +144,9 @@ def settings(method: nn.Module) -> list:
 def _check_stack(methods: list[nn.Module]) -> None:
     """Methods in a stack run through the first one's code: they may differ in tensors only, and share none."""
     if any(settings(method) != settings(methods[0]) for method in methods):
-        raise ValueError("methods trained together must be of one kind, size and setting; call fit once for each kind.")
+        raise ValueError(
+            "methods trained together must be of one kind and size, with the same settings; call fit for each."
+        )
     tensors = [id(p) for method in methods for p in method.parameters()]
     if len(set(tensors)) < len(tensors):
         raise ValueError("methods trained together must not share a network; build one for each.")
