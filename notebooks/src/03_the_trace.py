@@ -62,7 +62,7 @@ book.card(3)
 
 # %% tags=["parameters"]
 P = training.sized(  # (ci, lesson, paper)
-    draws=(2, 5, 10),  # panels of annotators in the comparison
+    draws=(1, 5, 10),  # panels of annotators in the comparison
     sweep_draws=(1, 3, 5),  # panels for each lambda
     epochs=(14, 20, 60),
     lambdas=((0.0, 0.02, 1.0), (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0), (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0)),
