@@ -139,6 +139,7 @@ def annotate(
     N = len(truth)
     columns = A.permute(2, 0, 1)[truth]  # (N, R, L): the column of each item's truth
     said = torch.multinomial(columns.reshape(N * R, L), 1, generator=generator).view(N, R)
+    who = None if who is None else torch.as_tensor(who, dtype=torch.bool)
     if who is None:
         who = _chosen(N, R, per_item, workload, generator)
     elif who.shape != (N, R) or per_item is not None or workload is not None:

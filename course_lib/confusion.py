@@ -34,7 +34,7 @@ NOTATION = (
 
 
 def log(p: Tensor) -> Tensor:
-    """Logarithm of probabilities whose zeros become 1e-30 (log = -69): finite, so that no gradient is lost or NaN."""
+    """Logarithm of probabilities whose zeros become 1e-30 (log = -69). For constants: a clamp has no gradient there."""
     return p.clamp(min=1e-30).log()
 
 
@@ -97,7 +97,7 @@ def said_rows(log_A: Tensor, labels: Tensor) -> Tensor:
     if labels.shape[1] != log_A.shape[1]:
         raise ValueError(f"labels of {labels.shape[1]} annotators, but matrices of {log_A.shape[1]}; both are axis 1.")
     said = labels.clamp(min=0)
-    if log_A[..., :1, :1].numel() != log_A.shape[1]:  # a matrix for each image or pixel
+    if log_A[:, :, 0, 0].numel() != log_A.shape[1]:  # a matrix for each image or pixel
         return torch.take_along_dim(log_A, said[:, :, None, None], 2).squeeze(2)  # (B, R, L, *S)
     R, L = log_A.shape[1:3]
     row = said + L * torch.arange(R, device=said.device).view(R, *[1] * (said.ndim - 2))  # (B, R, *S) into R L rows

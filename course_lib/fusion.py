@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -57,34 +58,58 @@ def majority(labels: Tensor, n_classes: int, *, generator: Generator | None = No
 
 
 def dawid_skene(
-    labels: Tensor, n_classes: int, *, smoothing: float = 0.01, max_iterations: int = 200, tolerance: float = 1e-6
+    labels: Tensor,
+    n_classes: int,
+    *,
+    people: Sequence[int] | None = None,
+    smoothing: float = 0.01,
+    max_iterations: int = 200,
+    tolerance: float = 1e-6,
 ) -> Fused:
     """The truth and every annotator's matrix from labels alone, by EM started at the mean label.
 
     M-step: A and prior by counting against p; E-step: p by Bayes (`confusion.posterior`).
     Source: Dawid & Skene 1979. Differs: `smoothing` is added to each count, so that a class that an annotator never
     used is not vetoed for everybody; 0 gives the paper's estimate.
-    Arguments: labels (N, R). Returns: Fused.
-    Raises: ValueError for max_iterations < 1 or negative smoothing. Warns when EM has not settled, and when no item
-    has two labels: then nothing shows who is reliable, and the labels are returned.
+    Arguments: labels (N, R); people, R integers: columns of one number are readings by one person, and share a matrix.
+    Returns: Fused, with one matrix a column.
+    Raises: ValueError for max_iterations < 1, negative smoothing, or `people` that are not R. Warns when EM has not
+    settled, and when no item has two labels: then nothing shows who is reliable, and the labels are returned.
     """
     labels = _table(labels, n_classes)
     if max_iterations < 1 or smoothing < 0:
         raise ValueError(f"wanted max_iterations >= 1 and smoothing >= 0; got {max_iterations} and {smoothing}.")
+    people = list(range(labels.shape[1]) if people is None else people)
+    if len(people) != labels.shape[1]:
+        raise ValueError(
+            f"`people` must name who wrote each of R={labels.shape[1]} columns; got {len(people)} numbers."
+        )
     p = mean_label(labels, n_classes)  # (N, L)
     seen = labels != MISSING
     if seen.sum(1).max() == 1:  # the start already explains every label; smoothing would only pull towards one class
         warnings.warn("no item has two labels: the labels stand, and reliability is not identifiable.", stacklevel=2)
-        return Fused(p, count_matrices(labels, p, smoothing=smoothing), p[seen.any(1)].mean(0), seen.sum(1), True, 0)
+        return Fused(p, _matrices(labels, p, people, smoothing), p[seen.any(1)].mean(0), seen.sum(1), True, 0)
     change, iteration = float("inf"), 0
     while iteration < max_iterations and change > tolerance:
-        A = count_matrices(labels, p, smoothing=smoothing)  # (R, L, L)
+        A = _matrices(labels, p, people, smoothing)  # (R, L, L)
         prior = p[seen.any(1)].mean(0)  # (L,)
         new = posterior(log(A)[None], log(prior).expand_as(p), labels).exp()
         change, p, iteration = float((new - p).abs().max()), new, iteration + 1
     if change > tolerance:
         warnings.warn(f"Dawid-Skene still moved by {change:.1e} after {iteration} iterations.", stacklevel=2)
     return Fused(p, A, prior, seen.sum(1), change <= tolerance, iteration)
+
+
+def _matrices(labels: Tensor, p: Tensor, people: list[int], smoothing: float) -> Tensor:
+    """(R, L, L): counted over all columns of a person, whose readings stand below one another."""
+    if len(set(people)) == len(people):
+        return count_matrices(labels, p, smoothing=smoothing)
+    A = {}
+    for person in set(people):
+        own = labels[:, [c for c, name in enumerate(people) if name == person]]  # (N, readings)
+        q = p.repeat_interleave(own.shape[1], 0)  # (N readings, L)
+        A[person] = count_matrices(own.reshape(-1, 1), q, smoothing=smoothing)[0]
+    return torch.stack([A[person] for person in people])
 
 
 def _table(labels: Tensor, n_classes: int) -> Tensor:

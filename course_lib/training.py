@@ -119,7 +119,7 @@ def fit(
     held_out = None if validation is None else Labelled(validation, K, device, "validation")
     if epochs < 1 or batch_size < 1:
         raise ValueError(f"wanted epochs >= 1 and batch_size >= 1; got {epochs} and {batch_size}.")
-    seeds = [seeds + k for k in range(K)] if isinstance(seeds, int | np.integer) else list(seeds)
+    seeds = [int(seeds) + k for k in range(K)] if isinstance(seeds, int | np.integer) else [int(s) for s in seeds]
     if len(seeds) != K:
         raise ValueError(f"{len(seeds)} seeds for K={K} methods; give one number, or one for each.")
     for labelled in (train, *([held_out] if held_out else [])):
@@ -260,7 +260,11 @@ def _fingerprint(
     methods: list[nn.Module], train: Labelled, held_out: Labelled | None, seeds: list[int], batch_size: int, lr: float
 ) -> str:
     """Of all that decides how training goes on, but for the number of epochs and the first weights."""
-    constants = [{name: buffer.tolist() for name, buffer in method.named_buffers()} for method in methods]
+    moving = ("running_mean", "running_var", "num_batches_tracked")  # batch norm's: weights in all but name
+    fixed = lambda name, tensor: not (tensor.requires_grad or name.endswith(moving))  # noqa: E731
+    constants = [
+        {name: t.tolist() for name, t in [*m.named_buffers(), *m.named_parameters()] if fixed(name, t)} for m in methods
+    ]
     groups = methods[0].param_groups() if hasattr(methods[0], "param_groups") else None
     digest = hashlib.sha256(repr((settings(methods[0]), constants, groups, seeds, batch_size, lr)).encode())
     for data in (train, held_out):

@@ -53,7 +53,7 @@ def test_columns_sum_to_one(kind):
     check_cm(A, tolerance=1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.integers(3, 7), st.integers(1, 3), st.floats(0.1, 0.9))
 def test_at_most_the_allowed_number_share_a_wrong_name_in_every_class(seed, R, L, share, skill):
     if share * (L - 1) < R:
@@ -144,7 +144,7 @@ def test_a_neighbour_confuser_slips_to_either_side_and_around_the_end():
     assert neighbour_confuser(2, 0.6)[0].tolist() == [pytest.approx([0.6, 0.4]), pytest.approx([0.4, 0.6])]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 12), st.floats(0, 0.4))
 def test_an_adversary_has_a_wrong_name_of_its_own_for_every_class(seed, L, skill):
     A = adversary(L, skill, generator=seeded(seed))[0]
@@ -311,3 +311,9 @@ def test_the_global_random_state_is_left_alone():
     people = everybody(seeded(0))
     annotate(truth_of(20, 6), people["hammer_spammers"], per_item=2, generator=seeded(1))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_who_may_be_zeros_and_ones():
+    truth, who = torch.tensor([0, 1, 1]), [[1, 0], [0, 1], [1, 1]]
+    drawn = annotate(truth, UNEVEN, who=who, generator=seeded(0))
+    assert ((drawn != MISSING) == torch.tensor(who, dtype=torch.bool)).all()

@@ -193,12 +193,20 @@ def test_the_seven_readings_of_1979_as_seven_people():
 def test_the_five_anaesthetists_of_1979_have_the_prevalences_of_the_paper():
     """As in the paper, the three readings of the first are of one person: one matrix for columns 0, 1 and 2."""
     labels, _ = data.anaesthetists()
+    found = dawid_skene(labels, 4, people=[0, 0, 0, 1, 2, 3, 4], smoothing=0)
+    assert [round(x, 2) for x in found.p.mean(0).tolist()] == [0.40, 0.42, 0.11, 0.07]
+    assert torch.equal(found.A[0], found.A[2]) and not torch.equal(found.A[2], found.A[3])
     p = mean_label(labels, 4)
-    for _ in range(100):
+    for _ in range(found.iterations):  # the same by a plain loop
         A = count_matrices(labels, p)
         A[:3] = count_matrices(labels[:, :3].reshape(-1, 1), p.repeat_interleave(3, 0))
         p = posterior(log(A)[None], log(p.mean(0)).expand_as(p), labels).exp()
-    assert [round(x, 2) for x in p.mean(0).tolist()] == [0.40, 0.42, 0.11, 0.07]
+    assert torch.allclose(found.p, p, atol=1e-9)
+
+
+def test_people_name_each_column():
+    with pytest.raises(ValueError, match="R=7.*got 2"):
+        dawid_skene(data.anaesthetists()[0], 4, people=[0, 1])
 
 
 def test_dawid_skene_recovers_matrices_and_beats_the_vote():

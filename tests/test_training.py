@@ -153,7 +153,7 @@ def test_runs_of_another_kind_or_size_are_refused():
         [trace(), vanilla()],
         [trace(), Trace(mlp(D, L, hidden=9, generator=seeded(0)), R, L)],
     ):
-        assert "one kind and size" in refusal(pair)
+        assert "of one kind" in refusal(pair)
 
 
 @pytest.mark.parametrize("setting", [{"joint": True}, {"cm_lr": 0.5}, {"frozen_epochs": 3}])
@@ -566,6 +566,28 @@ def test_the_checkpoint_of_another_run_is_refused_and_kept(what, tmp_path):
     assert file.read_bytes() == before
 
 
+def test_the_checkpoint_of_an_oracle_with_other_matrices_is_refused(tmp_path):
+    oracle = lambda A: Trace.oracle(mlp(D, L, hidden=8, generator=seeded(0)), A)  # noqa: E731
+    trained(oracle(PEOPLE), epochs=1, checkpoint=tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="another run"):
+        trained(oracle(PEOPLE.flip(0)), checkpoint=tmp_path / "run.pt")
+
+
+@pytest.mark.parametrize(
+    "make", [trace, lambda: vanilla(0, nn.BatchNorm1d(D), nn.Linear(D, L))], ids=["trace", "batch norm"]
+)
+def test_the_training_cell_can_be_run_again_after_an_interrupt(make, stop_at, tmp_path):
+    """In a notebook the method is then half-trained, not new."""
+    method, whole = make(), make()
+    stop_at(2 * 3 + 2, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        trained(method, epochs=4, checkpoint=tmp_path / "run.pt")
+    stop_at.off()
+    trained(method, epochs=4, checkpoint=tmp_path / "run.pt")
+    trained(whole, epochs=4)
+    assert same(weights(method), weights(whole))
+
+
 class Trap:
     """Unpickling this would run code."""
 
@@ -764,6 +786,15 @@ def test_data_with_other_numbers_of_annotators_in_one_stack_are_refused_in_plain
 def test_seeds_are_one_number_or_one_for_each(seeds):
     message = refusal([trace(0), trace(1)], seeds=seeds)
     assert f"{len(seeds)} seeds" in message and "K=2" in message
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_seeds_from_numpy_are_the_same_seeds(dtype, tmp_path):
+    first, second, again = ([trace(0), trace(1)] for _ in "abc")
+    trained(first, seeds=[3000, 3001])
+    trained(second, seeds=np.array([3000, 3001], dtype), epochs=2, checkpoint=tmp_path / "run.pt")
+    trained(again, seeds=[3000, 3001], checkpoint=tmp_path / "run.pt")
+    assert all(same(weights(a), weights(b)) for a, b in zip(first, again, strict=True))
 
 
 @pytest.mark.parametrize("wrong", [{"epochs": 0}, {"epochs": -1}, {"batch_size": 0}])

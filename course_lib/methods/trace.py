@@ -15,8 +15,9 @@ class Trace(nn.Module):
 
     loss = mean over observed labels of [ -log (A_r p)[said] + lam * trace(A_r) ].
     Source: Tanno 2019, Eq. 4 and Algorithm 1. Differs: Eq. 4 sums the first part over labels and the trace over
-    annotators, the listing averages over images and annotators; here both are per observed label, so that lambda
-    means the same with one label an image and with many, and annotators who labelled little are not shrunk.
+    annotators, the listing averages the first over images and the trace over annotators; here both are per observed
+    label, so that lambda means the same with one label an image and with many, and annotators who labelled little are
+    not shrunk.
     The same weight elsewhere: lam = lambda R / n_observed for Eq. 4; lam = lambda / (labels per image) for the listing.
 
     Arguments:

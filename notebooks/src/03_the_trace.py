@@ -168,8 +168,8 @@ plots.described(fig, "True and learned matrices of two annotators: columns are t
 # <details><summary>Why not the paper's sum? (an erratum)</summary>
 #
 # Eq. 4 adds the trace once for each annotator, whether that person gave ten labels or ten thousand; the listing in the
-# appendix averages over images and annotators instead, so that the same $\lambda$ weighs $R$ times more with one label an
-# image than with all. In {eq}`eq-ch3-loss` every label pays for its own annotator's trace: $\lambda$ means the same with
+# appendix averages the first part over images and the trace over annotators, so that there the same $\lambda$ weighs $R$
+# times more with one label an image than with all. In {eq}`eq-ch3-loss` every label pays for its own annotator's trace: $\lambda$ means the same with
 # one label an image and with five, and rare annotators are not shrunk. Exercise 3.2 converts.
 #
 # </details>
