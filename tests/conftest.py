@@ -23,6 +23,16 @@ REPO = Path(__file__).resolve().parents[1]
 SECONDS_PER_CELL = 60
 SECONDS_PER_CHAPTER = 30
 NO_REASON = {"", "Skipped", "unconditional skip"}
+CHROMIUM_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 # Imported by every kernel through PYTHONPATH: a chapter that reaches for the network fails, whatever library it uses.
 OFFLINE = """
@@ -137,6 +147,16 @@ def chromium() -> str:
     if path is None:
         pytest.skip("no Chromium on this machine, so the built pages are not opened (Debian: apt install chromium)")
     return path
+
+
+@pytest.fixture(scope="session")
+def browser(chromium):
+    """One Chromium for all tests: a second Playwright cannot start while a first one is open."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        yield opened
+        opened.close()
 
 
 _without_reason: list[str] = []

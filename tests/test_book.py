@@ -19,16 +19,6 @@ from course_lib.book import BookError
 
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
 LOOKS = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
-CHROMIUM_FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 # Messages that are known and harm nobody.
 ALLOWED_MESSAGES = (
@@ -216,15 +206,6 @@ def served(folder):
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     server.server_close()
-
-
-@pytest.fixture(scope="session")
-def browser(chromium):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[dev]'")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="session")

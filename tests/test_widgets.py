@@ -4,7 +4,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,8 +22,6 @@ from course_lib import widgets
 from course_lib.annotations import MISSING
 
 REPO = Path(__file__).parents[1]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
 def pictures(N: int = 20) -> torch.Tensor:
@@ -168,16 +165,11 @@ def test_importing_the_widget_writes_nothing(tmp_path):
 
 
 @contextmanager
-def browser_page(**options):
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        try:
-            page = browser.new_page(**options)
-            page.set_default_timeout(30_000)
-            yield page
-        finally:
-            browser.close()
+def page_of(browser, **options):
+    with browser.new_context(**options) as context:
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        yield page
 
 
 def show_alone(page, N: int = 5, dark: bool = False) -> None:
@@ -203,9 +195,8 @@ def answers_in(page) -> list[int]:
     return page.evaluate("() => window.model.get('answers')")
 
 
-@needs_chromium
-def test_widget_labels_by_click_and_key_goes_back_skips_and_shows_the_answers():
-    with browser_page() as page:
+def test_widget_labels_by_click_and_key_goes_back_skips_and_shows_the_answers(browser):
+    with page_of(browser) as page:
         show_alone(page)
         page.get_by_role("button", name="it is a 7").click()
         page.keyboard.press("3")
@@ -227,9 +218,8 @@ def test_widget_labels_by_click_and_key_goes_back_skips_and_shows_the_answers():
         assert answers_in(page) == [-1] * 5 and page.locator("canvas[aria-label*='picture 1']").is_visible()
 
 
-@needs_chromium
-def test_widget_draws_the_pictures_it_was_given():
-    with browser_page() as page:
+def test_widget_draws_the_pictures_it_was_given(browser):
+    with page_of(browser) as page:
         show_alone(page)
         drawn = page.evaluate(
             "() => [...document.querySelector('canvas').getContext('2d').getImageData(0, 0, 28, 28).data]"
@@ -238,11 +228,10 @@ def test_widget_draws_the_pictures_it_was_given():
     assert np.array_equal(ink, (255 * pictures(5)[0]).int().numpy())
 
 
-@needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
-def test_widget_fits_a_phone_and_is_accessible(dark):
+def test_widget_fits_a_phone_and_is_accessible(browser, dark):
     axe = pytest.importorskip("axe_core_python.sync_playwright")
-    with browser_page(viewport={"width": 390, "height": 844}) as page:
+    with page_of(browser, viewport={"width": 390, "height": 844}) as page:
         show_alone(page, N=20, dark=dark)
         for finished in (False, True):
             faults = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})["violations"]
@@ -305,8 +294,7 @@ def run_all(page, until) -> None:
         page.wait_for_timeout(1500)
 
 
-@needs_chromium
-def test_widget_is_alive_in_jupyterlab_and_python_gets_the_answers(tmp_path):
+def test_widget_is_alive_in_jupyterlab_and_python_gets_the_answers(browser, tmp_path):
     cells = [
         "import torch",
         "from course_lib.widgets import LabelDigits",
@@ -319,7 +307,7 @@ def test_widget_is_alive_in_jupyterlab_and_python_gets_the_answers(tmp_path):
         nbformat.v4.new_code_cell("print('got', w.answers[:5])"),
     ]
     nbformat.write(notebook, tmp_path / "six.ipynb")
-    with jupyter_lab(tmp_path) as (address, token), browser_page(viewport={"width": 1200, "height": 900}) as page:
+    with jupyter_lab(tmp_path) as (address, token), page_of(browser, viewport={"width": 1200, "height": 900}) as page:
         page.goto(f"{address}/lab/tree/six.ipynb?token={token}", timeout=60_000)
         page.locator(".jp-CodeCell").nth(1).wait_for(timeout=60_000)
         run_all(page, until=page.get_by_role("button", name="it is a 7"))
