@@ -26,6 +26,7 @@ NOTATION = (
     ("log_A", "its logarithm, as the losses use it", "(B, R, L, L, *S)", "-"),
     ("p", "the network's p(truth | image)", "(B, L, *S)", r"$\hat{\mathbf{p}}_\theta(\mathbf{x})$"),
     ("labels", "what was said; MISSING = -1 where nobody spoke", "(N, R, *S)", r"$\tilde y^{(r)}_i$"),
+    ("who", "whose labels these are, where each item was shown to a few (G) of many", "(B, G)", "-"),
     ("truth", "the true class; only metrics read it", "(N, *S)", r"$y_i$"),
     ("lam", "weight of the trace, per observed label", "number", r"$\lambda$ (see `Trace` for the factor)"),
     ("skills", "mean of a matrix's diagonal", "(R,)", "skill level"),
@@ -88,52 +89,64 @@ def apply(log_A: Tensor, log_p: Tensor) -> Tensor:
     return (log_A + log_p[:, None, None]).logsumexp(3)  # (B, R, L, *S)
 
 
-def said_rows(log_A: Tensor, labels: Tensor) -> Tensor:
+def of_annotators(x: Tensor, who: Tensor | None) -> Tensor:
+    """x (B|1, R, ...) of the annotators `who` (B, G) of each item: (B, G, ...). None: of all R, in order."""
+    if who is None:
+        return x
+    return torch.take_along_dim(x, who.reshape(*who.shape, *[1] * (x.ndim - 2)), 1)  # (B, G, ...)
+
+
+def said_rows(log_A: Tensor, labels: Tensor, who: Tensor | None = None) -> Tensor:
     """Row `said` of each annotator's matrix: log A[r, said, j] for every truth j; for a missing label any row.
 
-    Arguments: log_A (B|1, R, L, L, *S), labels (B, R, *S). Returns: (B, R, L, *S).
+    Arguments: log_A (B|1, R, L, L, *S), labels (B, R, *S); or, where each item was labelled by a few of many, labels
+    (B, G, *S) of the annotators who (B, G). Returns: (B, R, L, *S), or (B, G, L, *S).
     Only the said row is ever read, so no (B, R, L, L, *S) product is formed.
     """
-    if labels.shape[1] != log_A.shape[1]:
-        raise ValueError(f"labels of {labels.shape[1]} annotators, but matrices of {log_A.shape[1]}; both are axis 1.")
-    said = labels.clamp(min=0)
-    if log_A[:, :, 0, 0].numel() != log_A.shape[1]:  # a matrix for each image or pixel
-        return torch.take_along_dim(log_A, said[:, :, None, None], 2).squeeze(2)  # (B, R, L, *S)
     R, L = log_A.shape[1:3]
-    row = said + L * torch.arange(R, device=said.device).view(R, *[1] * (said.ndim - 2))  # (B, R, *S) into R L rows
-    rows = log_A.reshape(R * L, L)[row]  # (B, R, *S, L)
-    return rows.movedim(-1, 2)  # (B, R, L, *S)
+    if labels.shape[1] != (R if who is None else who.shape[1]):
+        raise ValueError(
+            f"labels of {labels.shape[1]} annotators, but "
+            + (f"matrices of {R}; both are axis 1." if who is None else f"`who` names {who.shape[1]} an item.")
+        )
+    said = labels.clamp(min=0)
+    if log_A[:, :, 0, 0].numel() != R:  # a matrix for each image or pixel
+        return torch.take_along_dim(of_annotators(log_A, who), said[:, :, None, None], 2).squeeze(2)  # (B, G, L, *S)
+    who = torch.arange(R, device=said.device)[None] if who is None else who  # (B|1, G)
+    row = said + L * who.reshape(*who.shape, *[1] * (said.ndim - 2))  # (B, G, *S), into R L rows
+    rows = log_A.reshape(R * L, L)[row]  # (B, G, *S, L)
+    return rows.movedim(-1, 2)  # (B, G, L, *S)
 
 
-def label_log_likelihood(log_A: Tensor, log_p: Tensor, labels: Tensor) -> Tensor:
+def label_log_likelihood(log_A: Tensor, log_p: Tensor, labels: Tensor, who: Tensor | None = None) -> Tensor:
     """How likely each label is on its own: log sum_j A[said, j] p[j]; 0 where the label is missing.
 
-    Source: Tanno 2019, one factor of Eq. 2. Arguments: log_A (B|1, R, L, L, *S), log_p (B, L, *S), labels (B, R, *S).
-    Returns: (B, R, *S), at most 0; a perfect fit gives 0.
+    Source: Tanno 2019, one factor of Eq. 2. Arguments: log_A (B|1, R, L, L, *S), log_p (B, L, *S), labels (B, R, *S),
+    or (B, G, *S) of the annotators who (B, G). Returns: as labels, at most 0; a perfect fit gives 0.
 
     >>> A = torch.tensor([[.9, .4], [.1, .6]])
     >>> label_log_likelihood(A.log()[None, None], torch.tensor([[.5, .5]]).log(), torch.tensor([[1]])).exp()
     tensor([[0.3500]])
     """
-    rows = said_rows(log_A, labels)  # (B, R, L, *S)
+    rows = said_rows(log_A, labels, who)  # (B, R, L, *S)
     return torch.where(labels != MISSING, (rows + log_p[:, None]).logsumexp(2), 0)  # (B, R, *S)
 
 
-def evidence(log_A: Tensor, labels: Tensor) -> Tensor:
+def evidence(log_A: Tensor, labels: Tensor, who: Tensor | None = None) -> Tensor:
     """What all labels of an item say together of each truth: sum_r log A[r, said_r, j]. Returns: (B, L, *S)."""
-    return torch.where((labels != MISSING)[:, :, None], said_rows(log_A, labels), 0).sum(1)  # (B, L, *S)
+    return torch.where((labels != MISSING)[:, :, None], said_rows(log_A, labels, who), 0).sum(1)  # (B, L, *S)
 
 
-def joint_log_likelihood(log_A: Tensor, log_p: Tensor, labels: Tensor) -> Tensor:
+def joint_log_likelihood(log_A: Tensor, log_p: Tensor, labels: Tensor, who: Tensor | None = None) -> Tensor:
     """How likely all labels of an item are together: log sum_j p[j] prod_r A[r, said_r, j].
 
     Source: Raykar et al. 2010. Differs: Tanno 2019, Eq. 2, multiplies the sums instead (`label_log_likelihood`); the
     two are equal with one label per item or where p is one-hot. Returns: (B, *S).
     """
-    return (log_p + evidence(log_A, labels)).logsumexp(1)  # (B, *S)
+    return (log_p + evidence(log_A, labels, who)).logsumexp(1)  # (B, *S)
 
 
-def posterior(log_A: Tensor, log_prior: Tensor, labels: Tensor) -> Tensor:
+def posterior(log_A: Tensor, log_prior: Tensor, labels: Tensor, who: Tensor | None = None) -> Tensor:
     """log p(truth | labels): Bayes with a prior from class frequencies, a vote or a network. The E-step.
 
     Source: Dawid & Skene 1979, Eq. 2.5; Tanno 2019, Algorithm 2. An item without labels keeps its prior. Returns: (B,
@@ -143,7 +156,7 @@ def posterior(log_A: Tensor, log_prior: Tensor, labels: Tensor) -> Tensor:
     >>> posterior(A.log()[None, None], torch.tensor([[.5, .5]]).log(), torch.tensor([[0]])).exp()
     tensor([[0.6923, 0.3077]])
     """
-    return (log_prior + evidence(log_A, labels)).log_softmax(1)  # (B, L, *S)
+    return (log_prior + evidence(log_A, labels, who)).log_softmax(1)  # (B, L, *S)
 
 
 def trace(A: Tensor) -> Tensor:

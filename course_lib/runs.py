@@ -14,10 +14,15 @@ from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from .annotations import MISSING, Annotations
+from .confusion import of_annotators
 
 
 class Labelled:
-    """Images once and labels K times on the device; no worker processes, no copies for runs that share their labels."""
+    """Images once and labels K times on the device; no worker processes, no copies for runs that share their labels.
+
+    Of each item only what was said is kept, and who said it: (N, G) of (N, R) where nobody labelled more than G times.
+    With one label an item of five annotators the loss is a fifth of the work; with a crowd of fifty, a fiftieth.
+    """
 
     def __init__(self, data: Annotations | Sequence[Annotations], K: int, device: torch.device, what: str) -> None:
         self.data = [data] * K if isinstance(data, Annotations) else list(data)
@@ -37,12 +42,16 @@ class Labelled:
         place = {key: k for k, key in enumerate(distinct)}
         self.first_row = torch.tensor([[place[id(d)] * self.N] for d in self.data], device=device)  # (K, 1)
         self.images = first.images.to(device)
-        self.labels = torch.cat([d.labels for d in distinct.values()]).to(device)  # (distinct N, R, *S)
+        labels = torch.cat([d.labels for d in distinct.values()])  # (distinct N, R, *S)
+        spoke = (labels != MISSING).flatten(2).any(2) if labels.ndim > 2 else labels != MISSING  # (distinct N, R)
+        who = spoke.sort(dim=1, descending=True, stable=True).indices[:, : spoke.sum(1).max()]  # (distinct N, G)
+        self.who, self.labels = who.to(device), of_annotators(labels, who).to(device)
 
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(K, B) item numbers -> x (K, B, ...), labels (K, B, R, *S), index (K, B)."""
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """(K, B) item numbers -> x (K, B, ...), labels (K, B, G, *S), who said them (K, B, G), index (K, B)."""
         take = lambda rows, at: rows.index_select(0, at.flatten()).unflatten(0, at.shape)  # noqa: E731  (copies whole rows)
-        return take(self.images, index), take(self.labels, index + self.first_row), index
+        row = index + self.first_row
+        return take(self.images, index), take(self.labels, row), take(self.who, row), index
 
     @torch.no_grad()
     def mean_loss(self, runs: Runs, chunk: int = 1024) -> Tensor:
@@ -63,7 +72,7 @@ class _Loss(nn.Module):
         super().__init__()
         self.method = method
 
-    def forward(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def forward(self, batch: tuple[Tensor, ...]) -> Tensor:
         return self.method.loss(batch)
 
 
@@ -85,13 +94,13 @@ class Runs:
         state = {f"method.{name}": tensor for name, tensor in {**parameters, **constants}.items()}
         return functional_call(self.loss, state, (batch,))
 
-    def losses(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def losses(self, batch: tuple[Tensor, ...]) -> Tensor:
         """(K,) losses."""
         if self.K == 1:
             return self.methods[0].loss(tuple(t[0] for t in batch))[None]
         return vmap(self._one, randomness="different")(self.parameters, self.constants, batch)
 
-    def gradients(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+    def gradients(self, batch: tuple[Tensor, ...]) -> Tensor:
         """(K,) losses; leaves each run's own gradient in `.grad`."""
         if self.K == 1:
             loss = self.losses(batch)
@@ -99,13 +108,10 @@ class Runs:
                 parameter.grad = None
             loss.sum().backward()
             return loss.detach()
-        if (
-            self.graph is None
-        ):  # traced once for the batch's shape: replaying it costs a third of calling vmap each step
+        if self.graph is None:  # traced once for the batch's shape: replaying costs a third of calling vmap each step
             step = vmap(grad_and_value(self._one), randomness="different")
-            self.graph = make_fx(lambda *arguments: step(*arguments))(
-                {n: p.detach() for n, p in self.parameters.items()}, self.constants, batch
-            )
+            detached = {n: p.detach() for n, p in self.parameters.items()}
+            self.graph = _without_repeats(make_fx(lambda *a: step(*a))(detached, self.constants, batch))
         with torch.no_grad():
             gradients, losses = self.graph(self.parameters, self.constants, batch)
         for name, parameter in self.parameters.items():
@@ -126,6 +132,27 @@ class Runs:
         if self.K > 1:
             for k, method in enumerate(self.methods):
                 method.load_state_dict({name: tensor[k] for name, tensor in self.state().items()})
+
+
+VIEWS = {getattr(torch.ops.aten, name).default for name in ("view", "_unsafe_view", "expand", "permute", "unsqueeze")}
+VIEWS |= {torch.ops.aten.transpose.int, torch.ops.aten.squeeze.dims}  # none of these moves the first element
+
+
+def _without_repeats(traced: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """vmap turns and reshapes tensors that need neither: a third of all steps, and each costs as much as a small sum.
+
+    Two views of one tensor that agree in shape and strides are the same view.
+    """
+    roots, first = {}, {}
+    for node in traced.graph.nodes:
+        if isinstance(value := node.meta.get("val"), Tensor):
+            roots[node] = roots[node.args[0]] if node.target in VIEWS else node
+            twin = first.setdefault((roots[node], value.shape, value.stride()), node)
+            if twin is not node:
+                node.replace_all_uses_with(twin)
+    traced.graph.eliminate_dead_code()
+    traced.recompile()
+    return traced
 
 
 def settings(method: nn.Module) -> list:

@@ -1,8 +1,9 @@
 """One loop trains every method, and many runs of it at once.
 
 A method is an `nn.Module` with `log_p(x)` -> (B, L, *S), `log_A(x)` -> broadcastable to (B, R, L, L, *S) or None, and
-`loss(batch)` -> scalar for batch = (x, labels, index), averaged over observed labels; it may have `param_groups()` ->
-[{"params": [names], "lr": ..., "frozen_epochs": ...}]. Data are checked once, before; `loss` checks no values.
+`loss(batch)` -> scalar for batch = (x, labels, who, index), averaged over observed labels; it may have
+`param_groups()` -> [{"params": [names], "lr": ..., "frozen_epochs": ...}]. Labels are (B, G, *S), of annotators who
+(B, G): as many as the item with the most labels has. Data are checked once, before; `loss` checks no values.
 """
 
 from __future__ import annotations

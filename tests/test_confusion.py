@@ -117,6 +117,28 @@ def test_label_log_likelihood_scores_each_label_on_its_own(name, kind):
     close(label_log_likelihood(log_A, log_p, labels), wanted)
 
 
+@pytest.mark.parametrize(("name", "kind"), CASES)
+def test_labels_of_a_few_annotators_count_as_if_the_others_were_silent(name, kind):
+    B, R, L, S = SHAPES[name]
+    log_A, log_p, labels = drawn(B, R, L, S, kind)
+    G = max(1, R - 1)
+    who = torch.rand(B, R, generator=torch.Generator().manual_seed(3)).argsort(1)[:, :G]  # others for each item, and in any order
+    few = torch.stack([labels[b, who[b]] for b in range(B)])  # (B, G, *S)
+    silent = torch.full_like(labels, MISSING)
+    for b in range(B):
+        silent[b, who[b]] = labels[b, who[b]]
+    alone = label_log_likelihood(log_A, log_p, silent)
+    close(label_log_likelihood(log_A, log_p, few, who), torch.stack([alone[b, who[b]] for b in range(B)]))
+    close(evidence(log_A, few, who), evidence(log_A, silent))
+    close(joint_log_likelihood(log_A, log_p, few, who), joint_log_likelihood(log_A, log_p, silent))
+    close(posterior(log_A, log_p, few, who), posterior(log_A, log_p, silent))
+
+
+def test_labels_and_who_must_agree():
+    with pytest.raises(ValueError, match="`who` names 2 an item"):
+        said_rows(torch.zeros(1, 5, 3, 3), torch.zeros(4, 1, dtype=torch.long), torch.zeros(4, 2, dtype=torch.long))
+
+
 def weights(A, p, label, b, s, R, L) -> list[float]:
     """p[j] prod_r A[r, said, j] over the annotators who spoke, for every truth j."""
     found = []

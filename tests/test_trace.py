@@ -75,9 +75,21 @@ def method_of(log_p: torch.Tensor, matrices: torch.Tensor, lam: float, **more) -
     return method
 
 
+@pytest.mark.parametrize(("B", "R", "L", "kind"), SHAPES)
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_loss_of_a_few_annotators_is_that_of_all_with_the_others_silent(B, R, L, kind, joint):
+    log_A, log_p, labels = drawn(B, R, L, kind, seed=1)
+    who = torch.arange(R).expand(B, R)[:, [R - 1]]  # the last alone
+    silent = labels.clone()
+    silent[:, :-1] = MISSING
+    wanted = trace_loss(log_A, log_p, silent, 0.3, joint=joint)
+    found = trace_loss(log_A, log_p, labels[:, -1:], 0.3, who, joint=joint)
+    assert float(found) == pytest.approx(float(wanted), abs=1e-5)
+
+
 def loss_and_gradient(method: Trace, labels: torch.Tensor) -> tuple[float, torch.Tensor, torch.Tensor]:
     method.zero_grad()
-    loss = method.loss((rows(len(labels)), labels, torch.arange(len(labels))))
+    loss = method.loss((rows(len(labels)), labels, None, torch.arange(len(labels))))
     loss.backward()
     return float(loss.detach()), method.cm.logits.grad.clone(), method.network.logits.grad.clone()
 
@@ -125,14 +137,14 @@ def test_vanilla_is_the_mean_cross_entropy_of_the_labels_observed(sizes):
     _, log_p, labels = drawn(*sizes, seed=3)
     seen = [(b, int(y)) for b, row in enumerate(labels) for y in row if y != MISSING]
     wanted = -sum(float(log_p[b, y]) for b, y in seen) / len(seen)
-    found = Vanilla(Table(log_p)).loss((rows(sizes[0]), labels, None))
+    found = Vanilla(Table(log_p)).loss((rows(sizes[0]), labels, None, None))
     assert float(found.detach()) == pytest.approx(wanted, abs=1e-5)
 
 
 def test_vanilla_takes_masks():
     logits = torch.randn(2, 3, 4, 5, generator=seeded(0))
     labels = torch.randint(-1, 3, (2, 2, 4, 5), generator=seeded(1))
-    found = Vanilla(nn.Identity()).loss((logits, labels, None))
+    found = Vanilla(nn.Identity()).loss((logits, labels, None, None))
     flat = logits.log_softmax(1).movedim(1, -1).reshape(-1, 3)  # (B H W, L)
     each = labels.movedim(1, -1).reshape(-1, 2)
     seen = [(n, int(y)) for n, row in enumerate(each) for y in row if y != MISSING]
@@ -270,7 +282,7 @@ def test_the_trace_shrinks_the_diagonal_as_the_closed_form_says(lam, diagonal):
 
     def closure():
         optimiser.zero_grad()
-        loss = method.loss((rows(200), said, None))
+        loss = method.loss((rows(200), said, None, None))
         loss.backward()
         return loss
 
@@ -293,7 +305,7 @@ def test_a_negative_lambda_is_refused(lam):
 def test_a_batch_without_labels_has_loss_0_and_gradient_0(joint):
     log_A, log_p, labels = drawn(4, 3, 2, seed=8)
     method = method_of(log_p, log_A[0].exp(), 0.5, joint=joint)
-    loss = method.loss((rows(4), torch.full_like(labels, MISSING), None))
+    loss = method.loss((rows(4), torch.full_like(labels, MISSING), None, None))
     assert loss.requires_grad and abs(float(loss.detach())) < 1e-6
     loss.backward()
     for gradient in (method.cm.logits.grad, method.network.logits.grad):
@@ -302,7 +314,7 @@ def test_a_batch_without_labels_has_loss_0_and_gradient_0(joint):
 
 def test_vanilla_without_labels_has_loss_0_and_gradient_0():
     method = Vanilla(Table(torch.randn(4, 3, generator=seeded(0))))
-    loss = method.loss((rows(4), torch.full((4, 2), MISSING), None))
+    loss = method.loss((rows(4), torch.full((4, 2), MISSING), None, None))
     assert loss.requires_grad and float(loss.detach()) == 0
     loss.backward()
     assert (method.network.logits.grad == 0).all()
@@ -352,7 +364,7 @@ def test_an_impossible_label_moves_the_network_where_the_matrix_is_known(joint):
     method = Trace(
         Table(torch.tensor([[50.0, 0.0]])), 1, 2, lam=0.0, cm=GlobalCM.fixed(torch.eye(2)[None]), joint=joint
     )
-    loss = method.loss((rows(1), torch.tensor([[1]]), None))
+    loss = method.loss((rows(1), torch.tensor([[1]]), None, None))
     loss.backward()
     assert math.isfinite(float(loss.detach()))
     assert method.network.logits.grad.tolist() == [[pytest.approx(1, abs=1e-3), pytest.approx(-1, abs=1e-3)]]
@@ -396,6 +408,7 @@ def test_everything_a_loss_makes_lies_where_its_inputs_lie(kind):
     batch = (
         torch.rand(6, 4, device="meta"),
         torch.zeros(6, 2, dtype=torch.long, device="meta"),
+        torch.zeros(6, 2, dtype=torch.long, device="meta"),
         torch.zeros(6, device="meta"),
     )
     loss = method.loss(batch)
@@ -408,7 +421,8 @@ def test_everything_a_loss_makes_lies_where_its_inputs_lie(kind):
 @pytest.mark.parametrize("kind", METHODS)
 def test_no_loss_makes_double_precision(kind):
     method = METHODS[kind]()
-    batch = torch.rand(6, 4), torch.tensor([[0, 2], [1, MISSING]] * 3), torch.arange(6)
+    labels, who = torch.tensor([[0, 2], [1, MISSING]] * 3), torch.tensor([[0, 1]] * 6)
+    batch = torch.rand(6, 4), labels, who, torch.arange(6)
     assert all(t.dtype != torch.float64 for t in method.state_dict().values())
     assert float64_made(lambda: method.loss(batch).backward()) == []
     assert float64_made(lambda: torch.zeros(1).double()) != []  # the watch works
@@ -456,7 +470,7 @@ def test_masks_are_scored_right_or_refused():
     data = Annotations(x, labels, n_classes=3)
     try:
         check_fit(method, data)
-        loss = method.loss((x, data.labels, None))
+        loss = method.loss((x, data.labels, None, None))
     except ValueError:
         return
     assert float(loss.detach()) == pytest.approx(wanted, abs=1e-5)

@@ -233,13 +233,31 @@ def test_every_batch_holds_the_rows_of_its_items():
     method = Recorder()
     trained(method, epochs=4)
     assert len(method.seen) == 4 * (N // 16)
-    for x, labels, index in method.seen:
-        assert index.shape == (16,)
-        assert torch.equal(x, DATA.images[index]) and torch.equal(labels, DATA.labels[index])
-    epochs = [torch.cat([index for _, _, index in method.seen[3 * e : 3 * e + 3]]).tolist() for e in range(4)]
+    for x, labels, who, index in method.seen:
+        assert index.shape == (16,) and labels.shape == who.shape == (16, 1)  # one label an item
+        everybody = torch.full((16, R), MISSING).scatter(1, who, labels)
+        assert torch.equal(x, DATA.images[index]) and torch.equal(everybody, DATA.labels[index])
+    epochs = [torch.cat([index for *_, index in method.seen[3 * e : 3 * e + 3]]).tolist() for e in range(4)]
     assert all(len(set(epoch)) == 48 for epoch in epochs)  # nobody twice in an epoch
     assert len(set(map(tuple, epochs))) == 4  # another order each time
     assert set(sum(epochs, [])) == set(range(N))  # who waited has a turn later
+
+
+@pytest.mark.parametrize("S", [(), (3, 2)])
+def test_labels_that_nobody_gave_are_left_out_and_no_other(S):
+    """Runs of unequal density share a stack; an image may have no label at all."""
+    labels = torch.randint(-3, L, (2, N, 5, *S), generator=seeded(5)).clamp(min=MISSING)
+    labels[0, :, 2:], labels[:, 3], labels[1, 4] = MISSING, MISSING, 1  # two at most; none; all
+    data = [Annotations(IMAGES, labels[0], n_classes=L)]
+    data.append(data[0].with_labels(labels[1]))
+    held = runs.Labelled(data, 2, torch.device("cpu"), "data")
+    index = torch.arange(N).expand(2, N)
+    _, said, who, _ = held.batch(index)
+    assert who.shape == (2, N, 5)
+    assert runs.Labelled(data[0], 2, torch.device("cpu"), "data").who.shape == (N, 2)
+    full = torch.full((2, N, 5, *S), MISSING)
+    full.scatter_(2, who.reshape(*who.shape, *[1] * len(S)).expand_as(said), said)
+    assert torch.equal(full, labels)
 
 
 def test_the_order_depends_on_the_seed_only():
@@ -248,7 +266,7 @@ def test_the_order_depends_on_the_seed_only():
         torch.manual_seed(noise)
         method = Recorder()
         trained(method, epochs=2, seeds=seed)
-        orders.append(torch.cat([index for _, _, index in method.seen]))
+        orders.append(torch.cat([index for *_, index in method.seen]))
     assert torch.equal(orders[0], orders[1]) and not torch.equal(orders[0], orders[2])
 
 
@@ -296,7 +314,7 @@ def test_the_weights_kept_have_the_lowest_validation_loss(K):
     assert torch.equal(history.kept_epoch, lowest.indices)
     for method, value in zip(stack, lowest.values, strict=True):
         method.eval()
-        loss = method.loss((HELD_OUT.images, HELD_OUT.labels, None))
+        loss = method.loss((HELD_OUT.images, HELD_OUT.labels, None, None))
         assert float(loss.detach()) == pytest.approx(float(value), abs=1e-5)
 
 
@@ -307,7 +325,7 @@ def test_the_validation_loss_is_over_observed_labels_whatever_the_chunk():
     big = big.with_labels(gaps)
     method = vanilla()
     history = trained(method, epochs=1, validation=big)
-    loss = method.loss((big.images, big.labels, None))
+    loss = method.loss((big.images, big.labels, None, None))
     assert float(history.validation[0, 0]) == pytest.approx(float(loss.detach()), abs=1e-5)
 
 
@@ -892,7 +910,7 @@ def test_a_step_makes_all_its_tensors_on_the_device(K):
     losses = stacked.gradients(batch)
     assert losses.device.type == "meta" and losses.shape == (K,)
     assert all(p.grad.device.type == "meta" for p in stacked.parameters.values())
-    assert [t.dtype for t in batch] == [torch.float32, torch.int64, torch.int64]
+    assert [t.dtype for t in batch] == [torch.float32] + [torch.int64] * 3
 
 
 def test_nothing_in_double_precision_reaches_the_device():

@@ -56,7 +56,7 @@ def compare(
     progress: bool,
 ) -> list[dict]:
     """Every method on every setting and seed, with the same digits, annotators, labels and weights: paired rows."""
-    budget = sized(size, epochs=(14, 20, 200), batch_size=(64, 64, 50))
+    budget = sized(size, epochs=(12, 20, 200), batch_size=(64, 64, 50))
     digits = paper_digits() if size == "paper" else small_digits()
     runs = [prepare(digits, draw, setting, seed) for setting in settings for seed in range(seeds)]
     rows = []

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..annotations import MISSING
-from ..confusion import GlobalCM, joint_log_likelihood, label_log_likelihood, skills, trace
+from ..confusion import GlobalCM, joint_log_likelihood, label_log_likelihood, of_annotators, skills, trace
 
 
 class Trace(nn.Module):
@@ -60,9 +60,9 @@ class Trace(nn.Module):
     def log_A(self, x: Tensor) -> Tensor:
         return self.cm(spatial=0)  # (1, R, L, L)
 
-    def loss(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        x, labels, _ = batch
-        return trace_loss(self.log_A(x), self.log_p(x), labels, self.lam, joint=self.joint)
+    def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
+        x, labels, who, _ = batch
+        return trace_loss(self.log_A(x), self.log_p(x), labels, self.lam, who, joint=self.joint)
 
     def param_groups(self) -> list[dict]:
         return [{"params": ["cm.logits"], "lr": self.cm_lr, "frozen_epochs": self.frozen_epochs}]
@@ -76,11 +76,20 @@ class Trace(nn.Module):
         return skills(self.confusion())
 
 
-def trace_loss(log_A: Tensor, log_p: Tensor, labels: Tensor, lam: Tensor | float, *, joint: bool = False) -> Tensor:
+def trace_loss(
+    log_A: Tensor,
+    log_p: Tensor,
+    labels: Tensor,
+    lam: Tensor | float,
+    who: Tensor | None = None,
+    *,
+    joint: bool = False,
+) -> Tensor:
     """Mean over observed labels of NLL + lam * trace; 0 where nothing is observed, and 0 for a perfect fit with lam =
     0.
 
-    Arguments: log_A (B|1, R, L, L), log_p (B, L), labels (B, R) with MISSING. Returns: scalar, at least 0.
+    Arguments: log_A (B|1, R, L, L), log_p (B, L), labels (B, R) with MISSING, or (B, G) of the annotators who (B, G).
+    Returns: scalar, at least 0.
 
     >>> A, p = torch.tensor([[.9, .4], [.1, .6]]), torch.tensor([[.5, .5]])
     >>> trace_loss(A.log()[None, None], p.log(), torch.tensor([[1]]), 0.1)  # -log .35 + .1 x 1.5
@@ -88,10 +97,10 @@ def trace_loss(log_A: Tensor, log_p: Tensor, labels: Tensor, lam: Tensor | float
     """
     observed = (labels != MISSING).float()  # (B, R)
     if joint:
-        nll = -joint_log_likelihood(log_A, log_p, labels).sum()
+        nll = -joint_log_likelihood(log_A, log_p, labels, who).sum()
     else:
-        nll = -label_log_likelihood(log_A, log_p, labels).sum()
-    traces = (trace(log_A.exp()) * observed).sum()  # each label pays for its own annotator
+        nll = -label_log_likelihood(log_A, log_p, labels, who).sum()
+    traces = (of_annotators(trace(log_A.exp()), who) * observed).sum()  # each label pays for its own annotator
     return (nll + lam * traces) / observed.sum().clamp(min=1)
 
 
@@ -108,8 +117,8 @@ class Vanilla(nn.Module):
     def log_A(self, x: Tensor) -> None:
         return None
 
-    def loss(self, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-        x, labels, _ = batch
+    def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
+        x, labels, _, _ = batch
         observed = (labels != MISSING).float()  # (B, R, *S)
         said = torch.take_along_dim(self.log_p(x)[:, None], labels.clamp(min=0)[:, :, None], 2).squeeze(2)  # (B, R, *S)
         return -(said * observed).sum() / observed.sum().clamp(min=1)
