@@ -122,9 +122,7 @@ def test_labels_of_a_few_annotators_count_as_if_the_others_were_silent(name, kin
     B, R, L, S = SHAPES[name]
     log_A, log_p, labels = drawn(B, R, L, S, kind)
     G = max(1, R - 1)
-    who = torch.rand(B, R, generator=torch.Generator().manual_seed(3)).argsort(1)[
-        :, :G
-    ]  # others for each item, and in any order
+    who = torch.rand(B, R, generator=torch.Generator().manual_seed(3)).argsort(1)[:, :G]  # in any order
     few = torch.stack([labels[b, who[b]] for b in range(B)])  # (B, G, *S)
     silent = torch.full_like(labels, MISSING)
     for b in range(B):
