@@ -624,9 +624,7 @@ for kind in KINDS:
     nets[kind] = [Vanilla(network) for network in blank]
     cost[kind] = training.fit(nets[kind], train[kind], epochs=P.epochs, validation=validation[kind])
     print(f"{kind}: {cost[kind]}")
-    some = (train[kind][0].images[:64], train[kind][0].labels[:64], torch.arange(64))
-    loss = nets[kind][0].loss(tuple(t.to(device) for t in some))
-    on = {t.device.type for t in (loss, *(p for net in nets[kind] for p in net.parameters()))}
+    on = {p.device.type for net in nets[kind] for p in net.parameters()} | {torch.device(cost[kind].device).type}
     assert on == {device.type}, f"wanted everything on {device}; found {on}"
 
 # %% [markdown]
