@@ -115,7 +115,7 @@ class Runs:
         with torch.no_grad():
             gradients, losses = self.graph(self.parameters, self.constants, batch)
         for name, parameter in self.parameters.items():
-            parameter.grad = gradients[name]
+            parameter.grad = gradients[name].contiguous()  # fused Adam reads memory in order, whatever the strides
         return losses
 
     def train(self, mode: bool = True) -> None:

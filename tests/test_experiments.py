@@ -10,14 +10,14 @@ import pytest
 import torch
 from scipy import stats
 
-from course_lib import annotators, experiments, fusion
+from course_lib import experiments, fusion
 from course_lib.experiments import claims, classes
 from course_lib.methods.trace import Trace, Vanilla
-from course_lib.networks import seeded
 
 HEAD = ["experiment", "size", "device", "commit", "versions", "seconds", "rows"]
 ROW = ["method", "setting", "draw", "seed", "seconds", "peak_mb", "metrics"]
-LEARNERS = {"accuracy", "cm_error", "skill_mae", "count_cm_error", "dominance"}
+PLAIN = {"accuracy", "count_cm_error", "dominance"}
+LEARNERS = PLAIN | {"cm_error", "skill_mae", "estimated_dominance"}
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_there_is_a_row_for_every_method_setting_and_draw_and_nothing_is_average
 def test_metrics_are_named_as_in_the_design_and_lie_in_their_ranges(result):
     for row in result["rows"]:
         found = row["metrics"]
-        assert set(found) == (LEARNERS if row["method"] != "vanilla" else LEARNERS - {"cm_error", "skill_mae"})
+        assert set(found) == (LEARNERS if row["method"] != "vanilla" else PLAIN)
         assert all(math.isfinite(value) for value in found.values())
         assert 0 <= found["accuracy"] <= 1 and 0 <= found["count_cm_error"] <= 2
         assert 0 <= found.get("cm_error", 0) <= 2 and 0 <= found.get("skill_mae", 0) <= 1
@@ -122,7 +122,7 @@ def test_the_other_experiment_runs_dense_and_single_labels(tiny):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="'trace-mnist'.*trace-mnist5k, trace-spammers"):
+    with pytest.raises(ValueError, match="'trace-mnist'.*trace-mnist5k, trace-spammers, "):
         experiments.run("trace-mnist")
 
 
@@ -146,22 +146,30 @@ def test_an_absent_device_is_refused_before_the_work(monkeypatch):
 # What a run sees
 
 
+SETTING = {"annotators": "pairwise_flippers", "skill": 0.45, "per_item": 1}
+
+
 def test_a_run_never_sees_the_truth(tiny):
-    draw = lambda skill, generator: annotators.pairwise_flippers(5, 10, skill, generator=generator)  # noqa: E731
-    run = classes.prepare(tiny, draw, {"skill": 0.45, "per_item": 1}, seed=3)
-    for part in (run.train, run.voted, run.voted_validation):
+    run = classes.prepare(tiny, SETTING, seed=3)
+    for part in (run.crowd, run.vote, run.held_out_vote, run.dawid_skene):
         assert part.truth is None
-    assert ((run.train.labels >= 0).sum(1) == 1).all()
-    assert run.voted.labels.shape == (len(tiny.truth["train"]), 1)
-    vote = fusion.majority(run.train.labels, 10)
-    assert torch.equal(run.voted.labels[:, 0], vote)  # with one label an item there are no ties
-    assert run.voted.images is run.train.images
+    assert ((run.crowd.labels >= 0).sum(1) == 1).all()
+    assert run.vote.labels.shape == (len(tiny.truth["train"]), 1)
+    vote = fusion.majority(run.crowd.labels, 10)
+    assert torch.equal(run.vote.labels[:, 0], vote)  # with one label an item there are no ties
+    assert run.vote.images is run.crowd.images
     wrong = (vote != tiny.truth["train"]).float().mean()
     assert 0.4 < wrong < 0.7
-    again = classes.prepare(tiny, draw, {"skill": 0.45, "per_item": 1}, seed=3)
-    assert torch.equal(again.train.labels, run.train.labels) and torch.equal(again.A, run.A)
-    other = classes.prepare(tiny, draw, {"skill": 0.45, "per_item": 1}, seed=4)
-    assert not torch.equal(other.A, run.A)
+    again = classes.prepare(tiny, SETTING, seed=3)
+    assert torch.equal(again.crowd.labels, run.crowd.labels) and torch.equal(again.A, run.A)
+    assert not torch.equal(classes.prepare(tiny, SETTING, seed=4).A, run.A)
+
+
+def test_dawid_skene_is_the_vote_with_one_label_and_better_with_five(tiny):
+    one, dense = (classes.prepare(tiny, SETTING | {"per_item": k}, seed=3) for k in (1, 5))
+    assert torch.equal(one.dawid_skene.labels, one.vote.labels)
+    right = [(d.labels[:, 0] == tiny.truth["train"]).float().mean() for d in (dense.vote, dense.dawid_skene)]
+    assert right[0] + 0.05 < right[1]
 
 
 def test_digits_are_split_without_overlap_and_in_the_sizes_of_the_chapter():
@@ -173,19 +181,39 @@ def test_digits_are_split_without_overlap_and_in_the_sizes_of_the_chapter():
     assert all(torch.bincount(y, minlength=10).unique().numel() == 1 for y in digits.truth.values())
 
 
-def test_methods_start_from_the_same_weights_and_differ_in_what_they_are():
-    A = annotators.pairwise_flippers(5, 10, 0.5, generator=seeded(0))
-    digits = types.SimpleNamespace(network=classes.small_digits().network)
-    built = {name: make(digits.network(4), A) for name, make in classes.METHODS.items()}
+def test_methods_start_from_the_same_weights_and_differ_in_what_they_are(tiny):
+    run, network = classes.prepare(tiny, SETTING, seed=4), classes.small_digits().network
+    built = {name: way.build(lambda n=10: network(4, n), run) for name, way in classes.METHODS.items()}
     start = built["trace"].network.state_dict()
-    for method in built.values():
-        assert all(torch.equal(start[name], tensor) for name, tensor in method.network.state_dict().items())
+    for name, method in built.items():
+        if name != "doctor_net":  # ten outputs for each annotator
+            assert all(torch.equal(start[key], tensor) for key, tensor in method.network.state_dict().items())
     assert isinstance(built["vanilla"], Vanilla)
     lambdas = {name: round(float(m.lam), 3) for name, m in built.items() if isinstance(m, Trace)}
+    assert lambdas.pop("single_cm") == lambdas.pop("trace_from_truth") == 0.02
     assert lambdas == {"oracle": 0.0, "trace": 0.02, "no_trace": 0.0, "joint": 0.0}
     assert [name for name, m in built.items() if isinstance(m, Trace) and m.joint] == ["joint"]
-    assert torch.allclose(built["oracle"].confusion(), A, atol=1e-6)
-    assert {name for stack in classes.STACKS for name in stack} == set(classes.METHODS)
+    for name in ("oracle", "trace_from_truth"):
+        assert torch.allclose(built[name].confusion(), run.A, atol=1.1e-3)
+    assert {name for name, way in classes.METHODS.items() if way.stops} >= {"vanilla", "bootstrap_soft"}
+
+
+@pytest.fixture
+def short(monkeypatch, tiny):
+    """One skill, one epoch: what an experiment runs, not how well."""
+    sized = lambda size, epochs, batch_size: types.SimpleNamespace(epochs=10, batch_size=256)  # noqa: E731
+    monkeypatch.setattr(classes, "sized", sized)
+    monkeypatch.setattr(classes, "SKILLS", (0.45,))
+    monkeypatch.setattr(classes, "LAMBDAS", (0.0, 0.02))
+
+
+@pytest.mark.parametrize("name", experiments.EXPERIMENTS)
+def test_every_experiment_gives_every_method_on_every_setting_once(name, short):
+    rows = experiments.run(name, seeds=1, size="ci", progress=False)["rows"]
+    methods, settings = ({json.dumps(row[key]) for row in rows} for key in ("method", "setting"))
+    assert len(rows) == len({(r["method"], json.dumps(r["setting"])) for r in rows}) == len(methods) * len(settings)
+    assert all(math.isfinite(value) for row in rows for value in row["metrics"].values())
+    assert all({"accuracy", "count_cm_error", "dominance"} <= set(row["metrics"]) for row in rows)
 
 
 # Files

@@ -12,6 +12,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,13 @@ from . import classes
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
     "trace-spammers": classes.trace_spammers,
+    "diverse-table": classes.diverse_table,
+    "skill-flippers": partial(classes.skill_curve, "pairwise_flippers"),
+    "skill-spammers": partial(classes.skill_curve, "hammer_spammers"),
+    "robust-flippers": partial(classes.robust_curve, "pairwise_flippers"),
+    "robust-spammers": partial(classes.robust_curve, "hammer_spammers"),
+    "break-point": classes.break_point,
+    "sensitivity": classes.sensitivity,
 }
 
 
