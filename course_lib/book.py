@@ -230,6 +230,6 @@ def ledger() -> dict:
 
 def card(number: int) -> Card:
     """The measured part of chapter `number`'s card: seconds on CPU and GPU, or "not yet run on a GPU"."""
-    found = [v for k, v in ledger().items() if str(k).split("_")[0].lstrip("0") == str(number)]
+    found = [v for k, v in ledger().items() if str(k).split("_")[0] == f"{number:02d}"]
     entry = found[0] if found else {}
     return Card(number, entry.get("cpu"), entry.get("gpu"))

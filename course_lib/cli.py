@@ -32,7 +32,7 @@ Seeds = Annotated[int, typer.Option(min=1, help="How many draws of annotators, l
 
 @app.command()
 def start() -> None:
-    """Checks the machine, runs the first experiment, executes chapter 1, and says what to do next."""
+    """Checks the machine, runs the first experiment, executes chapter 0, and says what to do next."""
     from . import book
 
     began = time.perf_counter()
@@ -41,7 +41,7 @@ def start() -> None:
         "\n[bold]The first experiment[/]: five annotators, each right 45 % (then 35 %) of the time, one label an image."
     )
     _show(_run("trace-mnist5k", seeds=3, size="lesson"))
-    console.print("\n[bold]Chapter 1[/], executed at `ci` size:")
+    console.print("\n[bold]Chapter 0[/], executed at `ci` size:")
     root = _fresh(HOME / "start")
     try:
         book.vendor(book.scratch(root))
@@ -54,7 +54,7 @@ def start() -> None:
     minutes = (time.perf_counter() - began) / 60
     console.print(
         f"\nDone in {minutes:.1f} minutes; from here on nothing needs a network. Next:\n"
-        f"  {_me('lab')}    opens chapter 1 in JupyterLab\n"
+        f"  {_me('lab')}    opens chapter 0, "Start here", in JupyterLab\n"
         f"  {_me('book')}   executes all chapters at `lesson` size and builds the book (about 5 minutes)",
         soft_wrap=True,
     )
@@ -62,7 +62,7 @@ def start() -> None:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
-    """Opens JupyterLab on chapter 1; further options go to JupyterLab (--no-browser, --port 8890, ...)."""
+    """Opens JupyterLab on chapter 0, "Start here"; further options go to JupyterLab (--no-browser, --port 8890, ...)."""
     from . import book
 
     try:

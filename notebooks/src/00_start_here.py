@@ -247,13 +247,13 @@ Markdown("\n".join("| " + " | ".join(row) + " |" for row in rows))
 
 # %% [markdown]
 # Both networks are right far more often than the labels that they learned from. And the one that asks *who said it* is
-# ahead.
+# ahead: a little after a short training, more after a longer one, in which `vanilla` begins to learn the mistakes by heart.
 
 # %%
 gap = sum(scores["trace"]) / P.draws - sum(scores["vanilla"]) / P.draws
 print(f"trace - vanilla: {gap:+.3f}")
-if gap < 0.03:
-    print("your run differed: in ours the trace was clearly ahead")
+if gap < 0:
+    print("your run differed: in ours the trace was ahead")
 
 # %% [markdown]
 # It also knows its people. Here are two of the matrices that it found, beside the true ones. Nobody told it either these
