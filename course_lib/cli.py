@@ -54,7 +54,7 @@ def start() -> None:
     minutes = (time.perf_counter() - began) / 60
     console.print(
         f"\nDone in {minutes:.1f} minutes; from here on nothing needs a network. Next:\n"
-        f"  {_me('lab')}    opens chapter 0, "Start here", in JupyterLab\n"
+        f"  {_me('lab')}    opens chapter 0 in JupyterLab\n"
         f"  {_me('book')}   executes all chapters at `lesson` size and builds the book (about 5 minutes)",
         soft_wrap=True,
     )
@@ -62,7 +62,7 @@ def start() -> None:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def lab(context: typer.Context) -> None:
-    """Opens JupyterLab on chapter 0, "Start here"; further options go to JupyterLab (--no-browser, --port 8890, ...)."""
+    """Opens JupyterLab on chapter 0; further options go to JupyterLab (--no-browser, --port 8890, ...)."""
     from . import book
 
     try:
