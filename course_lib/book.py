@@ -35,6 +35,11 @@ def chapters(root: Path = ROOT) -> list[Path]:
     return found
 
 
+def chapter(number: int, root: Path = ROOT) -> Path:
+    """The notebook of one chapter."""
+    return next(path for path in chapters(root) if path.stem.startswith(f"{number:02d}_"))
+
+
 def scratch(dest: Path, root: Path = ROOT) -> Path:
     """Copy all that the book needs to `dest`, so that no output is ever written into the repository."""
     skip = shutil.ignore_patterns("_build", ".ipynb_checkpoints", "__pycache__")
@@ -230,6 +235,6 @@ def ledger() -> dict:
 
 def card(number: int) -> Card:
     """The measured part of chapter `number`'s card: seconds on CPU and GPU, or "not yet run on a GPU"."""
-    found = [v for k, v in ledger().items() if str(k).split("_")[0].lstrip("0") == str(number)]
+    found = [v for k, v in ledger().items() if str(k).split("_")[0] == f"{number:02d}"]
     entry = found[0] if found else {}
     return Card(number, entry.get("cpu"), entry.get("gpu"))

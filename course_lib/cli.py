@@ -45,7 +45,7 @@ def start() -> None:
     root = _fresh(HOME / "start")
     try:
         book.vendor(book.scratch(root))
-        chapter = book.chapters(root)[0]
+        chapter = book.chapter(1, root)
         book.execute(chapter, "ci")
         page = book.page(chapter)
     except book.BookError as error:
@@ -66,7 +66,7 @@ def lab(context: typer.Context) -> None:
     from . import book
 
     try:
-        first = book.chapters()[0]
+        first = book.chapter(1)
     except book.BookError as error:
         raise _stop(error) from None
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={book.ROOT}"]

@@ -16,7 +16,7 @@ FLOORS = [  # a file imports only files of earlier floors
     {"confusion", "style"},
     {"metrics", "annotators", "data", "fusion", "networks", "plots"},
     {"runs", "widgets"},
-    {"training"},
+    {"training", "sliders"},
     {"methods"},
     {"experiments"},
     {"checks", "bench", "book"},
@@ -84,7 +84,7 @@ socket.socket.connect = refuse
 import matplotlib
 rc = dict(matplotlib.rcParams)
 from course_lib import annotators, book, checks, cli, confusion, data, edition, experiments, fusion, metrics, networks
-from course_lib import plots, training, widgets
+from course_lib import plots, sliders, training, widgets
 from course_lib.checks import classes
 from course_lib.methods import trace
 assert before == (torch.random.get_rng_state().sum().item(), numpy.random.get_state()[1].sum())

@@ -33,6 +33,7 @@ HEADINGS = (
     "three questions",
     "further reading",
 )
+OWN_HEADINGS = ("00", "19", "20", "21")  # front matter and reference chapters use the headings that make sense
 MEDIAN_LINES, MOST_LINES = 8, 25
 NEEDS_NO_PROSE = {"card", "check", "solution", "hide-input", "hide-cell", "parameters"}
 GIVEN = {*dir(builtins), "display", "get_ipython", "In", "Out", "_", "__file__", "__name__"}
@@ -329,6 +330,8 @@ def test_each_size_reaches_the_notebook(path, tmp_path):
 def test_the_skeleton_of_a_core_chapter_is_whole(path):
     notebook = nbformat.read(path, 4)
     assert not card_missing(notebook)
+    if path.stem[:2] in OWN_HEADINGS:
+        return
     if re.search(r"\bcore\b", notebook.cells[0].source + notebook.cells[1].source, re.I):
         assert not headings_missing(notebook)
 

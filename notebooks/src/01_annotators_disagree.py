@@ -40,7 +40,7 @@ try:
     from scipy import stats
 
     import course_lib.checks.classes as checks
-    from course_lib import annotators, book, confusion, data, fusion, metrics, networks, plots, training, widgets
+    from course_lib import annotators, book, confusion, data, fusion, metrics, networks, plots, sliders, training, widgets
     from course_lib.annotations import MISSING, Annotations
     from course_lib.methods.trace import Vanilla
     from course_lib.networks import seeded
@@ -291,6 +291,22 @@ assert (small_A.T @ sure).sum() > 1.2
 #
 # In words: if all classes are equally frequent, then of the images that are called $i$, class $i$ is the commonest. The
 # theorem of chapter 3 needs this. You will write the margin yourself in the last exercise.
+
+# %% [markdown]
+# Try it. Move the skill, and choose what the annotator does when they do not know: guess among all names, say the next
+# class, or slip to a neighbour. Four classes, and a truth that is most often class 0 (black bars). The orange bars are
+# $A p$ of {eq}`eq-ch1-apply`. At which skill does the margin of each kind change its sign, and which never does?
+
+# %%
+mover = sliders.MatrixSlider([0.6, 0.2, 0.15, 0.05], kind="pairwise flip", skill=0.45)
+mover
+
+# %% [markdown]
+# This is one setting of it, as a picture. A flipper who is right less often than wrong has a negative margin: what they
+# call 1 is more often a 0.
+
+# %% tags=["hide-input"]
+plots.described(mover.still(), "Above, the matrix of a pairwise flipper; below, a truth p and what this annotator says of it.")
 
 # %% [markdown]
 # ## 4. From scratch

@@ -41,7 +41,7 @@ try:
     from scipy.optimize import linear_sum_assignment
 
     import course_lib.checks.classes as checks
-    from course_lib import annotators, book, confusion, data, experiments, metrics, networks, plots, training, widgets
+    from course_lib import annotators, book, confusion, data, experiments, metrics, networks, plots, sliders, training, widgets
     from course_lib.annotations import MISSING, Annotations
     from course_lib.experiments import claims
     from course_lib.methods.trace import Trace
@@ -441,6 +441,25 @@ plots.described(
     fig, f"CM error and accuracy over lambda, {P.sweep_draws} panels of hammer-spammers, dense labels; band: lowest to highest. "
     f"Size {training.size()}."
 )  # fmt: skip
+
+# %% [markdown]
+# A curve hides what a matrix does. Move $\lambda$ and watch the learned one, the mean over annotators and panels. The
+# true one has .28 on its diagonal and .08 everywhere else. Where does the diagonal come closest, and what happens to it
+# after that?
+
+# %%
+learned = torch.stack([m.confusion().mean(0) for m in sweep])  # a run each: (lambdas * draws, L, L)
+learned = learned.view(len(P.lambdas), -1, 10, 10).mean(1)  # (lambdas, L, L)
+mover = sliders.LambdaSlider(P.lambdas, learned, accuracies.mean(0), cm_errors.mean(0))
+mover
+
+# %% [markdown]
+# Three of them as a picture: the smallest $\lambda$, the one with the smallest CM error, and the largest.
+
+# %% tags=["hide-input"]
+best = int(cm_errors.mean(0).argmin())
+fig = mover.still(sorted({0, best, len(P.lambdas) - 1}), title="From blind trust to blind distrust")
+plots.described(fig, f"Mean learned matrices at three values of lambda. Size {training.size()}.")
 
 # %% [markdown]
 # Without the trace the matrices stay at what they started from, and the network is hesitant in their place, exactly as
