@@ -201,10 +201,11 @@ def test_methods_start_from_the_same_weights_and_differ_in_what_they_are(tiny):
 @pytest.fixture
 def short(monkeypatch, tiny):
     """One skill, one epoch: what an experiment runs, not how well."""
-    sized = lambda size, epochs, batch_size: types.SimpleNamespace(epochs=10, batch_size=256)  # noqa: E731
+    sized = lambda size, epochs, batch_size: types.SimpleNamespace(epochs=5, batch_size=256)  # noqa: E731
     monkeypatch.setattr(classes, "sized", sized)
     monkeypatch.setattr(classes, "SKILLS", (0.45,))
     monkeypatch.setattr(classes, "LAMBDAS", (0.0, 0.02))
+    monkeypatch.setattr(classes, "ROUNDS", (2,))
 
 
 @pytest.mark.parametrize("name", experiments.EXPERIMENTS)
