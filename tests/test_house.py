@@ -15,7 +15,7 @@ FLOORS = [  # a file imports only files of earlier floors
     {"annotations", "files"},
     {"confusion", "style"},
     {"metrics", "annotators", "data", "fusion", "networks", "plots"},
-    {"runs", "widgets"},
+    {"runs", "widgets", "crowds"},
     {"training"},
     {"methods"},
     {"experiments"},

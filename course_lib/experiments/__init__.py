@@ -20,11 +20,13 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes
+from . import classes, people
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
     "trace-spammers": classes.trace_spammers,
+    "labelme-crowd": people.labelme_crowd,
+    "six-views": people.six_views,
 }
 
 
