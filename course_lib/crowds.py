@@ -205,7 +205,7 @@ def six_views(N: int, generator: Generator) -> Images:
     """N drawn pictures, 28x28, of six classes named after standard views of the heart: dark chambers in a bright fan.
 
     These are drawings, not ultrasound: a stand-in for the private data of Tanno 2019, section 3.4, so that the chapter
-    runs offline. Neighbours (2 and 3, 4 and 5 chambers) differ by one small chamber; place, turn, size and grey vary, and
+    runs offline. Neighbours (2 and 3, 4 and 5 chambers) differ by one small chamber; place, turn, size and grey vary;
     speckle covers all. Returns: Images whose `n_classes` is 6; `VIEWS` are the names.
 
     >>> six_views(4, torch.Generator().manual_seed(0))

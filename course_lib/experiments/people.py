@@ -83,6 +83,13 @@ def six_views(*, seeds: int, size: str, device: str | None = None, progress: boo
     )
 
 
+@torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace
+def dropout_mlp(seed: int, n_inputs: int = 512, n_classes: int = 8) -> nn.Module:
+    """One hidden layer behind dropout, for features of few images."""
+    layers = nn.Dropout(0.5), nn.Linear(n_inputs, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, n_classes)
+    return networks.initialised(nn.Sequential(*layers), seeded(seed))
+
+
 def compare(
     tasks: list[Task],
     network: Callable[[int], nn.Module],
@@ -120,7 +127,7 @@ def fused(method: str, task: Task) -> tuple[Tensor, Tensor]:
     """One label for each item, (N,), and every annotator's matrix, (R, L, L), counted against it."""
     labels, L = task.crowd.labels, task.crowd.n_classes
     if method == "dawid_skene":
-        found = fusion.dawid_skene(labels, L, max_iterations=5000)
+        found = fusion.dawid_skene(labels, L, max_iterations=2000, tolerance=1e-4)
         return found.p.argmax(1), found.A.float()
     y = task.crowd.truth if method == "truth" else fusion.majority(labels, L, generator=seeded(task.seed))
     return y, count_matrices(labels, one_hot(y, L).double()).float()
