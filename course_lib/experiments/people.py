@@ -33,7 +33,8 @@ class Task(NamedTuple):
     """What one draw learns from, and what it is measured with.
 
     crowd: labels of the training items, MISSING for the held-out ones; held_out (N,) bool: a tenth, on whose noisy
-    labels plain networks stop early; A (R, L, L): what the annotators are; known (R,) bool: whose skill is well known.
+    labels plain networks stop early; A (R, L, L): what the annotators are; known (R,) bool: whose skill is well known;
+    experts (R,) bool, where one knows who is.
     """
 
     crowd: Annotations
@@ -41,6 +42,7 @@ class Task(NamedTuple):
     A: Tensor
     known: Tensor
     seed: int
+    experts: Tensor | None = None
 
 
 def labelme_crowd(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
@@ -75,7 +77,7 @@ def six_views(*, seeds: int, size: str, device: str | None = None, progress: boo
         A = crowds.eight_readers(generator)
         said = annotators.annotate(truth[:1700], A, per_item=2, workload=crowds.WORKLOAD, generator=generator)
         crowd = Annotations(x[:1700] if not tasks else tasks[0].crowd.images, said, n_classes=6, truth=truth[:1700])
-        tasks.append(Task(crowd, _tenth(1700, seed), A, torch.ones(8, dtype=torch.bool), seed))
+        tasks.append(Task(crowd, _tenth(1700, seed), A, torch.ones(8, dtype=torch.bool), seed, torch.arange(8) < 6))
     network = lambda seed: networks.mlp(196, 6, generator=seeded(seed))  # noqa: E731
     budget = vars(sized(size, epochs=(12, 40, 200)))
     return compare(
@@ -137,6 +139,9 @@ def score(A_hat: Tensor, task: Task) -> dict[str, float]:
     """How far the matrices and skills are off, over annotators whose own are known well enough to compare with."""
     mine, theirs = task.A[task.known], A_hat[task.known]
     found = {"cm_error": metrics.cm_error(mine, theirs), "skill_mae": metrics.skill_mae(mine, theirs)}
+    if task.experts is not None:  # above 0: every expert is ranked above everybody else
+        guess = skills(A_hat)
+        found["separation"] = float(guess[task.experts].min() - guess[~task.experts].max())
     return found | {"skill_bias": float((skills(theirs) - skills(mine)).mean())}
 
 
