@@ -63,16 +63,17 @@ class Crowd(NamedTuple):
 # ---- MedMNIST --------------------------------------------------------------------------------------------------------
 
 
-def medmnist(name: str, size: int = 28, root: str | Path | None = None) -> Pictures:
+def medmnist(name: str, size: int = 28, root: str | Path | None = None, *, fetch: bool = True) -> Pictures:
     """One set of MedMNIST, grey or in colour, with one class an image: read with numpy, downloaded once if need be.
 
     Looked for as NAME.npz (NAME_64.npz at size 64) in `root`, else $COURSE_DATA, else ~/.cache/course_lib: in its
     folders NAME and `medmnist`, then in the folder itself. A file that is there is read as it is; the package medmnist
     then only adds the names of the classes. One that is not there is downloaded to `medmnist`, from the address and
-    with the md5 that the package publishes.
+    with the md5 that the package publishes; fetch=False: never.
     Source: Yang et al. 2023. Arguments: name, such as "breastmnist"; size 28 or 64.
     Raises: ValueError for an unknown name or size, a damaged file, several labels an image (chestmnist) or volumes;
-    ImportError when the file is not there and the package is not either; RuntimeError when the download fails.
+    FileNotFoundError when it is not there and fetch=False; ImportError when the package is not there either;
+    RuntimeError when the download fails.
     """
     if size not in (28, 64):
         raise ValueError(f"`size` must be 28 or 64, the two that fit a small network; got {size!r}.")
@@ -85,6 +86,8 @@ def medmnist(name: str, size: int = 28, root: str | Path | None = None) -> Pictu
     if "multi-label" in about.get("task", ""):
         raise ValueError(_several(name))
     path = next((p for p in (base / name / file, base / "medmnist" / file, base / file) if os.path.isfile(p)), None)
+    if path is None and not fetch:
+        raise FileNotFoundError(f"{file} is not in {base / name}, {base / 'medmnist'} or {base}, and fetch=False")
     if path is None:
         path = _fetched(name, file, about, "" if size == 28 else "_64", base)
     return _read_medmnist(path, size, name, tuple(about["label"].values()) if about else None)
