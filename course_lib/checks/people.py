@@ -79,8 +79,8 @@ VOTE_MISTAKES = {
 
 def weighted_vote(function: Callable[[Tensor, Tensor, int], Tensor]) -> None:
     """Exercise 6.2: labels (N, R), weights (R,), L -> the class with the largest sum of weights, (N,)."""
-    labels = torch.tensor([[1, 2, 1, 2], [2, 1, 1, -1], [1, -1, -1, 2], [-1, 1, -1, -1], [-1] * 4, [0, 1, 1, 1]])
-    weight = torch.tensor([2.0, 1.0, 1.2, 1.5])
+    labels = torch.tensor([[1, 2, -1, 2], [2, 1, 1, -1], [1, -1, -1, 2], [-1, 1, -1, -1], [-1] * 4, [0, 1, 1, 1]])
+    weight = torch.tensor([2.5, 1.0, 1.2, 1.6])
     given = _tensor("6.2", answer("6.2", function, labels.clone(), weight.clone(), 4))
     mistakes = {sentence: wrong(labels, weight, 4) for sentence, wrong in VOTE_MISTAKES.items()}
     judge("6.2", given, _vote(labels, weight, 4), mistakes, "right. With equal weights it is the plain vote.")
