@@ -240,12 +240,13 @@ def six_views(N: int, generator: Generator) -> Images:
 def eight_readers(generator: Generator) -> Tensor:
     """Eight drawn readers of the six views: six experts of skill .8 to .95, then two who are none. (8, 6, 6).
 
-    Experts mix up views that look alike, each pair in a measure of their own. The other two know the view with
+    Experts mix up views that look alike, each view in a measure of its own. The other two know the view with
     probability .35 and .1 and guess otherwise. Invented in the spirit of Tanno 2019, section 3.4: nobody's real matrix.
     Let them label with `annotators.annotate(truth, A, per_item=2, workload=WORKLOAD, generator=...)`.
     """
     experts = []
-    for skill, share in torch.rand(6, 2, generator=generator):
+    for skill, *share in torch.rand(6, 7, generator=generator):
+        share = torch.stack(share)  # (L,), one for each truth: what is called by another's name need not call it back
         one = similar_class_confuser(6, float(0.8 + 0.15 * skill), [(0, 1), (2, 3), (4, 5)])  # (1, L, L)
         other = similar_class_confuser(6, float(0.8 + 0.15 * skill), [(0, 1), (2, 4), (3, 5)])
         experts.append(share * one + (1 - share) * other)
