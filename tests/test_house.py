@@ -17,6 +17,8 @@ FLOORS = [  # a file imports only files of earlier floors
     {"metrics", "annotators", "data", "fusion", "networks", "plots"},
     {"runs", "widgets"},
     {"training", "sliders"},
+    {"runs", "widgets", "crowds"},
+    {"training"},
     {"methods"},
     {"experiments"},
     {"checks", "bench", "book"},

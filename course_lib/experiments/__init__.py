@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes
+from . import classes, people
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -33,6 +33,8 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "robust-spammers": partial(classes.robust_curve, "hammer_spammers"),
     "break-point": classes.break_point,
     "sensitivity": classes.sensitivity,
+    "labelme-crowd": people.labelme_crowd,
+    "six-views": people.six_views,
 }
 
 

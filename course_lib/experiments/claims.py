@@ -66,13 +66,13 @@ def interval(x: np.ndarray) -> tuple[float, float, float]:
     return float(x.mean()), float(x.mean() - half), float(x.mean() + half)
 
 
-def table(paper: str | None = None) -> str:
-    """The claims as a Markdown table, with our numbers beside theirs."""
+def table(paper: str | None = None, *, experiment: str = "") -> str:
+    """The claims (of one paper, or one experiment) as a Markdown table, with our numbers beside theirs."""
     lines = [
         "| claim | where | theirs | ours (difference, 95 %) | verdict | why |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for judged in map(judge, claims(paper)):
+    for judged in map(judge, (c for c in claims(paper) if c.get("experiment", "").startswith(experiment))):
         c = judged.claim
         lines.append(
             f"| {c['claim']} | {c['where']} | {c['theirs']} | {judged.ours} | **{judged.verdict}** | {c['why']} |"
