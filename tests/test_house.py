@@ -14,7 +14,7 @@ FLOORS = [  # a file imports only files of earlier floors
     {"__init__"},
     {"annotations", "files"},
     {"confusion", "style"},
-    {"metrics", "annotators", "data", "fusion", "networks", "plots"},
+    {"metrics", "annotators", "data", "diagnose", "fusion", "networks", "plots"},
     {"runs", "widgets"},
     {"training"},
     {"methods"},
