@@ -12,6 +12,7 @@ import hashlib
 import os
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from .annotations import Annotations, as_images
+from .diagnose import identifiability_warnings
 from .networks import seeded
 from .runs import Keeper, Labelled, Runs, read_tensors, settings, threads_for, write_tensors
 
@@ -111,6 +113,7 @@ def fit(
         checkpoint: a file written after each epoch; if it is there, training goes on from it and ends with the same
         weights.
     Raises: ValueError before training if method and data do not fit; FloatingPointError if a loss is no longer finite.
+    Warns after a single run whose matrices should not be trusted yet (`diagnose.identifiability_warnings`).
     """
     methods = [methods] if isinstance(methods, nn.Module) else list(methods)
     K, device = len(methods), pick_device(device)
@@ -159,6 +162,9 @@ def fit(
             bar.set_postfix(loss=f"{float(total.mean()) / steps:.3f}")
     keeper.restore_best()
     runs.unstack()
+    if K == 1 and hasattr(methods[0], "confusion"):  # a reader's own run; experiments judge theirs by many draws
+        for sentence in identifiability_warnings(train.data[0], methods[0].confusion()):
+            warnings.warn(sentence, stacklevel=2)
     seconds, losses = time.perf_counter() - start, torch.stack(keeper.losses)
     checks = torch.stack(keeper.validations) if keeper.validations else None
     return History(losses, checks, keeper.kept_epoch, steps * len(losses), str(device), seconds, peak_mb(device))

@@ -5,9 +5,11 @@ import torch
 
 from course_lib.annotations import MISSING, Annotations
 from course_lib.annotators import annotate, pairwise_flippers
-from course_lib.confusion import dominance
+from course_lib.confusion import GlobalCM, dominance
 from course_lib.diagnose import identifiability_warnings
-from course_lib.networks import seeded
+from course_lib.methods.trace import Trace
+from course_lib.networks import mlp, seeded
+from course_lib.training import fit
 
 
 def crowd(labels, n_classes, **more):
@@ -76,3 +78,23 @@ def test_matrices_of_other_annotators_are_refused():
         identifiability_warnings(crowd([[0], [1]], 2), torch.eye(2).repeat(3, 1, 1))
     with pytest.raises(ValueError, match="transposed"):
         identifiability_warnings(crowd([[0], [1]], 2), torch.tensor([[[0.9, 0.1], [0.4, 0.6]]]))
+
+
+def test_a_fit_says_so_by_itself():
+    """Two annotators who both call every 0 a 1, and a third with two labels for three classes."""
+    truth = torch.arange(300) % 3
+    labels = torch.stack([torch.where(truth == 0, 1, truth)] * 2 + [torch.full((300,), -1)], 1)
+    labels[:2, 2] = truth[:2]
+    images = 3 * torch.eye(3)[truth]
+    data = Annotations(images, labels, n_classes=3)
+    method = Trace(mlp(3, 3, hidden=8, generator=seeded(0)), 3, 3, cm=GlobalCM.fixed(identity_but_for_zero()))
+    with pytest.warns(UserWarning) as heard:
+        fit(method, data, epochs=1, progress=False)
+    said = " ".join(str(w.message) for w in heard)
+    assert "not row dominant" in said and "fewer labels than the 3 classes from annotator 3 (2)" in said
+
+
+def identity_but_for_zero() -> torch.Tensor:
+    A = torch.eye(3).repeat(3, 1, 1)
+    A[:, :, 0] = torch.tensor([0.0, 1.0, 0.0])
+    return A
