@@ -69,7 +69,7 @@ KNOW_WHO = ("trace", "crowd_layer", "doctor_net", "max_mig")
 DO_NOT = ("single_cm", "soft_labels", "bootstrap_soft", "bootstrap_hard", "vanilla")
 P = training.sized(  # (ci, lesson, paper)
     draws=(2, 5, 10),  # panels of annotators in the live contest; an interval needs two
-    rivals=(("trace", "crowd_layer", "max_mig", "vanilla"), KNOW_WHO + DO_NOT, KNOW_WHO + DO_NOT),
+    rivals=(("trace", "crowd_layer", "vanilla"), KNOW_WHO + DO_NOT, KNOW_WHO + DO_NOT),
     epochs=(6, 20, 60),  # of the networks that this chapter trains by hand
 )
 print(f"size {training.size()}: {P}")
@@ -150,7 +150,7 @@ def net(n_outputs=10, seed=0):
 
 
 def agree(ours, method, labels=labels):
-    theirs = method.loss((x, labels, None, index))
+    ours, theirs = ours.detach(), method.loss((x, labels, None, index)).detach()
     print(f"ours {float(ours):.5f}, library {float(theirs):.5f}")
     assert torch.allclose(ours, theirs, atol=1e-5)
 
@@ -351,8 +351,9 @@ agree(max_mig(mig.log_p(x), mig.W.detach()), mig)
 
 # %%
 order = torch.tensor([1, 2, 3, 4, 5, 6, 7, 8, 9, 0])
-here, there = max_mig(mig.log_p(x), mig.W), max_mig(mig.log_p(x)[:, order], mig.W[:, :, order])
-print(f"loss {float(here):.6f}, with renamed classes {float(there):.6f}")
+log_h, W = mig.log_p(x).detach(), mig.W.detach()
+here, there = max_mig(log_h, W), max_mig(log_h[:, order], W[:, :, order])
+print(f"loss {here:.6f}, with renamed classes {there:.6f}")
 assert torch.allclose(here, there, atol=1e-5)
 
 # %% [markdown]
@@ -548,7 +549,9 @@ for result, panel in ((flippers, "flippers"), (spammers, "spammers")):
 
 # %% [markdown]
 # With three draws only large and steady differences are found this way, and one in forty comparisons would be listed by
-# chance alone. The details, for one label an image at a low and at a middling skill:
+# chance alone. Read the list in two halves. Early-stopped networks on the vote win among hammer-spammers with one label, as
+# said above. And they win on dense flippers at the lowest skill: there the panel is past the edge of dominance, `trace`
+# renames classes, and the vote keeps the names. The details, for one label an image at a low and at a middling skill:
 
 # %% tags=["hide-input"]
 as_table(spammers, *({"skill": s, "per_item": 1} for s in (0.2, 0.35)))
@@ -580,7 +583,7 @@ print(f"loss {record.loss[0, 0]:.2f} -> {record.loss[-1, 0]:.2f}, sureness {sure
 assert record.loss[-1, 0] < record.loss[0, 0] and sureness > 0.8 and accuracy < 0.3
 
 # %% [markdown]
-# Every image gets the same name. Nothing in the loss minds: a network that always says 7 and is sure of it has a loss of
+# Every image gets the same name. Nothing in the loss minds: a network that always says the same name and is sure of it has a loss of
 # almost 0 in the second part, and pays only a tenth for the first.
 #
 # **A renamed start.** The second crowd layer of section 5, and a Max-MIG whose aggregator starts at the same renaming. As
