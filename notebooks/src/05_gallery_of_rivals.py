@@ -227,7 +227,7 @@ plots.described(fig, "The minimiser of the soft bootstrap loss for two classes, 
 # ### One matrix for all
 #
 # {cite:t}`sukhbaatar2014` put a single confusion matrix on top of the network. It is chapter 3 with one annotator, "the
-# crowd", whose label is the vote. Their own regulariser is weight decay on the matrix; ours, as in the comparison of
+# crowd", whose label is the vote. Our regulariser, as in the comparison of
 # {cite:t}`tanno2019`, is the trace.
 
 # %%
@@ -317,8 +317,8 @@ assert (w - share).abs().max() < 0.05
 
 # %% [markdown]
 # Where the heads are right, a weight is the *share of the labels* that its head explains: how much somebody spoke, not
-# how well. The true names come out on top only where $\bar A$ already has them on top. (The authors' own recipe trains the
-# weights apart, on another target; what we state holds for the loss above.)
+# how well. The true names come out on top only where $\bar A$ already has them on top. (This holds for the loss above, in
+# which the weights train beside the heads, not for every way of training them.)
 #
 # ### Max-MIG: two witnesses who must agree
 #
@@ -549,8 +549,8 @@ for result, panel in ((flippers, "flippers"), (spammers, "spammers")):
 # %% [markdown]
 # With three draws only large and steady differences are found this way, and one in forty comparisons would be listed by
 # chance alone. Read the list in two halves. Early-stopped networks on the vote win among hammer-spammers with one label, as
-# said above. And they win on dense flippers at the lowest skill: there the panel is past the edge of dominance, `trace`
-# renames classes, and the vote keeps the names. The details, for one label an image at a low and at a middling skill:
+# said above. And they win on dense flippers at the lowest skill: there the panels are past the edge of dominance
+# (the rows hold it), and the matrices that `trace` finds are wrong. The details, for one label an image at a low and at a middling skill:
 
 # %% tags=["hide-input"]
 as_table(spammers, *({"skill": s, "per_item": 1} for s in (0.2, 0.35)))
