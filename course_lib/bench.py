@@ -35,7 +35,7 @@ def against(what: str, new: Callable, other_name: str, other: Callable, repeats:
     time, and then both of a pair are.
     """
     new(), other()
-    times = [(_seconds(new), _seconds(other)) for _ in range(repeats)]
+    times = [(timed(new), timed(other)) for _ in range(repeats)]
     seconds, other_seconds = map(statistics.median, zip(*times, strict=True))
     ratio = statistics.median(new_time / other_time for new_time, other_time in times)
     return {"what": what, "seconds": seconds, "against": other_name, "against_seconds": other_seconds, "ratio": ratio}
@@ -70,7 +70,7 @@ def product(log_A: torch.Tensor, log_p: torch.Tensor, labels: torch.Tensor) -> t
     return confusion.apply(log_A, log_p).gather(2, labels[:, :, None]).squeeze(2)  # (B, R)
 
 
-def _seconds(call: Callable) -> float:
+def timed(call: Callable) -> float:
     start = time.perf_counter()
     call()
     return time.perf_counter() - start

@@ -22,6 +22,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 REPO = Path(__file__).resolve().parents[1]
 SECONDS_PER_CELL = 60
 SECONDS_PER_CHAPTER = 30
+QUIET_SECONDS = 0.45  # of the small training that `busy` times
 NO_REASON = {"", "Skipped", "unconditional skip"}
 CHROMIUM_FLAGS = [
     "--headless",
@@ -72,7 +73,7 @@ class Executed:
 
     root: Path
     outcomes: dict[str, Outcome]
-    busy: float  # how many times more work than cores the machine had: 1 where nothing else runs
+    busy: float  # how many times slower than two quiet cores the machine was
 
 
 def run_chapters(root: Path, **env: str) -> dict[str, Outcome]:
@@ -122,9 +123,14 @@ def seconds_in_cells(path: Path) -> float:
 
 
 def busy() -> float:
-    """Other people's work on this machine must not look like a slow chapter."""
-    load = os.getloadavg()[1] if hasattr(os, "getloadavg") else 1.0  # Windows has none
-    return max(1.0, load / (os.cpu_count() or 1))
+    """How many times slower than two quiet cores this machine is now: that must not look like a slow chapter.
+
+    By a small training, since neighbours on the same host do not show in the load.
+    """
+    from course_lib import bench
+
+    bench.train(1, epochs=1)
+    return max(1.0, min(bench.timed(lambda: bench.train(1, epochs=5)) for _ in range(3)) / QUIET_SECONDS)
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +141,9 @@ def executed(tmp_path_factory) -> Executed:
     if os.environ.get("CI"):
         book.vendor()  # so that CI sees live widgets; elsewhere the tests fetch nothing
     root = book.scratch(tmp_path_factory.mktemp("book"))
-    return Executed(root, run_chapters(root), busy())
+    before = busy()
+    outcomes = run_chapters(root)
+    return Executed(root, outcomes, max(before, busy()))
 
 
 @pytest.fixture(scope="session")
