@@ -13,8 +13,7 @@ class DoctorNet(nn.Module):
     """Each annotator's head learns to answer as they do; the truth is a weighted mean of the heads.
 
     loss = mean over observed labels of [-log p_r(said)] + [-log sum_s w_s p_s(said)], where the second part moves the
-    weights w alone. Where one label an item is all there is, a head can only vouch for its own annotator, and w tends to
-    each one's share of the labels.
+    weights w alone. With one label an item a head can only vouch for its own annotator: w tends to the share of labels.
     Source: Guan et al. 2018, as described in Tanno 2019, section 3.2. Differs: both parts train together, with the
     heads cut off from the second, instead of one after the other.
 
