@@ -137,9 +137,11 @@ def fit(
     start = time.perf_counter()
     cards = [device] if device.type == "cuda" else []
     with threads_for(methods, device), torch.random.fork_rng(devices=cards):
-        quiet = {} if progress else {"disable": True}  # TQDM_DISABLE=1 quiets all bars, as in the built book
+        quiet = not progress or bool(
+            os.environ.get("TQDM_DISABLE")
+        )  # as in the built book; a notebook's bar ignores it
         name = f"{K} run{'s' * (K > 1)} on {device}"
-        bar = tqdm(range(keeper.epoch, epochs), leave=False, desc=name, **quiet)
+        bar = tqdm(range(keeper.epoch, epochs), leave=False, desc=name, disable=quiet)
         for epoch in bar:
             order = torch.stack(
                 [torch.randperm(train.N, generator=seeded(s * 1_000_003 + epoch)) for s in seeds]
@@ -162,12 +164,17 @@ def fit(
             bar.set_postfix(loss=f"{float(total.mean()) / steps:.3f}")
     keeper.restore_best()
     runs.unstack()
-    if K == 1 and hasattr(methods[0], "confusion"):  # a reader's own run; experiments judge theirs by many draws
-        for sentence in identifiability_warnings(train.data[0], methods[0].confusion()):
-            warnings.warn(sentence, stacklevel=2)
+    warn_of(methods, train.data)
     seconds, losses = time.perf_counter() - start, torch.stack(keeper.losses)
     checks = torch.stack(keeper.validations) if keeper.validations else None
     return History(losses, checks, keeper.kept_epoch, steps * len(losses), str(device), seconds, peak_mb(device))
+
+
+def warn_of(methods: list[nn.Module], data: Sequence[Annotations]) -> None:
+    """Warns a reader's own run, one method, of matrices not to be trusted yet; experiments judge by many draws."""
+    if len(methods) == 1 and hasattr(methods[0], "confusion"):
+        for sentence in identifiability_warnings(data[0], methods[0].confusion()):
+            warnings.warn(sentence, stacklevel=3)
 
 
 def check_fit(method: nn.Module, data: Annotations) -> None:

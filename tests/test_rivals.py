@@ -230,6 +230,13 @@ def test_rounds_share_the_epochs():
         fit_em(GEM(net(), DENSE), DENSE, rounds=3, epochs=2)
 
 
+def test_em_warns_once_of_its_last_matrices():
+    few = DENSE.items(slice(0, 2))  # two labels each, of three classes
+    with pytest.warns(UserWarning, match="fewer labels") as heard:
+        fit_em(GEM(net(), few), few, rounds=2, epochs=2, progress=False)
+    assert len([w for w in heard if "fewer labels" in str(w.message)]) == 1 and heard[0].filename == __file__
+
+
 # All
 
 

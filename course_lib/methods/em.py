@@ -6,6 +6,7 @@ loop; the two methods differ in what the matrices are counted against and in wha
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from ..annotations import Annotations
 from ..confusion import count_matrices, log, posterior, skills
 from ..fusion import mean_label
-from ..training import History, fit, predict_log_p
+from ..training import History, fit, predict_log_p, warn_of
 
 
 class GEM(nn.Module):
@@ -113,7 +114,10 @@ def fit_em(
     histories = []
     for t in range(rounds):
         share = epochs * (t + 1) // rounds - epochs * t // rounds
-        histories.append(fit(methods, tables, epochs=share, seeds=[s + 7919 * t for s in seeds], **options))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of matrices that the next lines rewrite
+            histories.append(fit(methods, tables, epochs=share, seeds=[s + 7919 * t for s in seeds], **options))
         for method, own in zip(methods, tables, strict=True):
             method.turn(own)
+    warn_of(methods, tables)
     return histories
