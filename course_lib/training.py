@@ -139,7 +139,7 @@ def fit(
     with threads_for(methods, device), torch.random.fork_rng(devices=cards):
         quiet = not progress or bool(
             os.environ.get("TQDM_DISABLE")
-        )  # as in the built book; a notebook's bar ignores it
+        )  # which a notebook bar ignores
         name = f"{K} run{'s' * (K > 1)} on {device}"
         bar = tqdm(range(keeper.epoch, epochs), leave=False, desc=name, disable=quiet)
         for epoch in bar:
