@@ -137,9 +137,7 @@ def fit(
     start = time.perf_counter()
     cards = [device] if device.type == "cuda" else []
     with threads_for(methods, device), torch.random.fork_rng(devices=cards):
-        quiet = not progress or bool(
-            os.environ.get("TQDM_DISABLE")
-        )  # which a notebook bar ignores
+        quiet = not progress or bool(os.environ.get("TQDM_DISABLE"))  # which a notebook bar ignores
         name = f"{K} run{'s' * (K > 1)} on {device}"
         bar = tqdm(range(keeper.epoch, epochs), leave=False, desc=name, disable=quiet)
         for epoch in bar:
