@@ -9,34 +9,16 @@ import textwrap
 import nbformat
 import pytest
 import torch
-from conftest import REPO
+from exercises import cells, defined, functions, outside, printed
 
-from course_lib import annotators, fusion
+from course_lib import annotators, book, fusion
 from course_lib.annotations import MISSING
 from course_lib.checks import CheckFailed, NotDone, classes
 from course_lib.confusion import dominance
-from course_lib.edition import tags, with_solutions
+from course_lib.edition import with_solutions
 from course_lib.networks import seeded
 
-CHAPTER = REPO / "notebooks/01_annotators_disagree.ipynb"
 EXERCISES = ("what_they_say", "fair_vote", "vote_of_three", "margin")
-
-
-def cells(tag: str) -> list:
-    return [cell for cell in nbformat.read(CHAPTER, 4).cells if tag in tags(cell)]
-
-
-def functions(source: str) -> dict[str, ast.FunctionDef]:
-    return {node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)}
-
-
-def defined(tag: str) -> dict:
-    """The functions that the cells with this tag define, without whatever else these cells run."""
-    space = {"torch": torch}
-    for cell in cells(tag):
-        for node in functions(cell.source).values():
-            exec(ast.unparse(node), space)
-    return space
 
 
 # ---- solutions, stubs and right answers ------------------------------------------------------------------------------
@@ -44,14 +26,14 @@ def defined(tag: str) -> dict:
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_the_solution_in_the_notebook_passes_its_check(name, capsys):
-    getattr(classes, name)(defined("solution")[name])
+    getattr(classes, name)(defined(1, "solution")[name])
     assert re.match(r"✓ Exercise 1\.\d: right\.", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_an_untouched_stub_is_not_done_in_one_line(name):
     with pytest.raises(NotDone) as stop:
-        getattr(classes, name)(defined("stub")[name])
+        getattr(classes, name)(defined(1, "stub")[name])
     assert len(stop.value._render_traceback_()) == 1 and "not done yet" in str(stop.value)
 
 
@@ -77,18 +59,15 @@ def test_an_answer_of_another_kind_is_refused_in_words(name, nonsense):
 
 def test_stub_check_and_solution_are_about_the_same_function():
     for tag in ("stub", "solution"):
-        assert [list(functions(cell.source)) for cell in cells(tag)] == [[name] for name in EXERCISES]
+        assert [list(functions(cell.source)) for cell in cells(1, tag)] == [[name] for name in EXERCISES]
     for tag in ("check", "solution"):
-        assert all(f"checks.{name}({name})" in cell.source for name, cell in zip(EXERCISES, cells(tag), strict=True))
+        assert all(f"checks.{name}({name})" in cell.source for name, cell in zip(EXERCISES, cells(1, tag), strict=True))
 
 
 def test_no_cell_outside_the_exercises_needs_a_solution():
-    notebook = nbformat.read(CHAPTER, 4)
-    rest = [
-        c.source for c in notebook.cells if c.cell_type == "code" and not {*tags(c)} & {"stub", "check", "solution"}
-    ]
-    assert not [name for name in EXERCISES if re.search(rf"\b{name}\(", "\n".join(rest))]
-    assert len(with_solutions(notebook.cells)) == len(notebook.cells) - len(cells("solution"))
+    assert not [name for name in EXERCISES if re.search(rf"\b{name}\(", outside(1))]
+    whole = nbformat.read(book.chapter(1), 4).cells
+    assert len(with_solutions(whole)) == len(whole) - len(cells(1, "solution"))
 
 
 def test_the_libraries_own_functions_are_right_answers(capsys):
@@ -228,7 +207,7 @@ def body(node: ast.FunctionDef) -> str:
 
 
 def test_code_shown_is_code_shipped():
-    shown = cells("shipped")
+    shown = cells(1, "shipped")
     assert len(shown) >= 2
     for cell in shown:
         module = importlib.import_module(re.match(r"# shipped: (\S+)\n", cell.source)[1])
@@ -240,7 +219,6 @@ def test_code_shown_is_code_shipped():
 
 
 def test_at_ci_size_every_outcome_that_the_chapter_reports_is_seen(executed):
-    notebook = nbformat.read(executed.root / "notebooks" / CHAPTER.name, 4)
-    printed = "".join(o.get("text", "") for c in notebook.cells if c.cell_type == "code" for o in c.outputs)
-    assert printed.count("seen: ") >= 4
-    assert "your run differed" not in printed
+    said = printed(1, executed.root)
+    assert said.count("seen: ") >= 4
+    assert "your run differed" not in said

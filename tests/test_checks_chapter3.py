@@ -1,67 +1,20 @@
 """Chapter 3: its exercises accept the solutions and name each mistake; the code it shows is the library's."""
 
-import ast
 import importlib
 import inspect
 import re
 import textwrap
 
-import nbformat
-import pytest
 import torch
-from conftest import REPO
-from test_checks_chapter1 import body, functions
+from exercises import cells, functions, printed
+from test_checks_chapter1 import body
 
 from course_lib.annotators import pairwise_flippers
-from course_lib.checks import CheckFailed, NotDone, classes
+from course_lib.checks import classes
 from course_lib.confusion import dominance
 from course_lib.data import shipped
-from course_lib.edition import tags
 from course_lib.experiments import claims, read, values
 from course_lib.networks import seeded
-
-CHAPTER = REPO / "notebooks/03_the_trace.ipynb"
-TABLES = {
-    "one_label": classes.LABEL_MISTAKES,
-    "our_lambda": classes.LAMBDA_MISTAKES,
-    "shrunken": classes.SHRINK_MISTAKES,
-    "sharers_margin": classes.SHARER_MISTAKES,
-}
-LISTED = [(name, sentence, wrong) for name, table in TABLES.items() for sentence, wrong in table.items()]
-
-
-def cells(tag: str) -> list:
-    return [cell for cell in nbformat.read(CHAPTER, 4).cells if tag in tags(cell)]
-
-
-def defined(tag: str) -> dict:
-    space = {"torch": torch}
-    for cell in cells(tag):
-        for node in functions(cell.source).values():
-            exec(ast.unparse(node), space)
-    return space
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_the_solution_passes_and_the_stub_is_not_done(name, capsys):
-    getattr(classes, name)(defined("solution")[name])
-    assert re.match(r"✓ Exercise 3\.\d: right\.", capsys.readouterr().out)
-    with pytest.raises(NotDone):
-        getattr(classes, name)(defined("stub")[name])
-
-
-@pytest.mark.parametrize(("name", "sentence", "wrong"), LISTED, ids=[f"{n}: {s[:40]}" for n, s, _ in LISTED])
-def test_each_listed_mistake_is_named(name, sentence, wrong):
-    with pytest.raises(CheckFailed) as stop:
-        getattr(classes, name)(wrong)
-    assert str(stop.value).endswith(sentence)
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_nonsense_is_refused_in_words(name):
-    for nonsense in ("seven", None, torch.zeros(2, 2)):
-        with pytest.raises(CheckFailed):
-            getattr(classes, name)(lambda *arguments, nonsense=nonsense: nonsense)
 
 
 def test_the_closed_form_margin_is_what_dominance_measures():
@@ -89,7 +42,7 @@ def test_the_closed_form_shrinkage_is_what_descent_finds():
 
 
 def test_code_shown_is_code_shipped():
-    shown = cells("shipped")
+    shown = cells(3, "shipped")
     assert len(shown) >= 2
     strip = lambda text: re.sub(r"\bconfusion\.", "", text)  # noqa: E731  (the notebook calls it by its module)
     for cell in shown:
@@ -100,9 +53,8 @@ def test_code_shown_is_code_shipped():
 
 
 def test_at_ci_size_no_outcome_differs(executed):
-    notebook = nbformat.read(executed.root / "notebooks" / CHAPTER.name, 4)
-    printed = "".join(o.get("text", "") for c in notebook.cells if c.cell_type == "code" for o in c.outputs)
-    assert "runs in" in printed and "your run differed" not in printed
+    said = printed(3, executed.root)
+    assert "runs in" in said and "your run differed" not in said
 
 
 def test_no_result_of_the_claims_table_is_out_of_date():

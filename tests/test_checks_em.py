@@ -6,56 +6,13 @@ import inspect
 import re
 import textwrap
 
-import nbformat
-import pytest
 import torch
-from conftest import REPO
-from test_checks_chapter1 import functions
+from exercises import cells, defined, functions, printed
 
 from course_lib.annotators import pairwise_flippers
-from course_lib.checks import CheckFailed, NotDone, em
+from course_lib.checks import em
 from course_lib.confusion import dominance
-from course_lib.edition import tags
 from course_lib.networks import seeded
-
-CHAPTER = REPO / "notebooks/04_em_and_the_break.ipynb"
-TABLES = {"e_step": em.STEP_MISTAKES, "how_many": em.COUNT_MISTAKES, "contest": em.CONTEST_MISTAKES}
-ANSWERS = {"e_step": "e_step", "how_many": "how_many", "contest": "design"}
-LISTED = [(name, sentence, wrong) for name, table in TABLES.items() for sentence, wrong in table.items()]
-
-
-def cells(tag: str) -> list:
-    return [cell for cell in nbformat.read(CHAPTER, 4).cells if tag in tags(cell)]
-
-
-def defined(tag: str) -> dict:
-    space = {"torch": torch}
-    for cell in cells(tag):
-        for node in functions(cell.source).values():
-            exec(ast.unparse(node), space)
-    return space
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_the_solution_passes_and_the_stub_is_not_done(name, capsys):
-    getattr(em, name)(defined("solution")[ANSWERS[name]])
-    assert re.match(r"✓ Exercise 4\.\d: right\.", capsys.readouterr().out)
-    with pytest.raises(NotDone):
-        getattr(em, name)(defined("stub")[ANSWERS[name]])
-
-
-@pytest.mark.parametrize(("name", "sentence", "wrong"), LISTED, ids=[f"{n}: {s[:40]}" for n, s, _ in LISTED])
-def test_each_listed_mistake_is_named(name, sentence, wrong):
-    with pytest.raises(CheckFailed) as stop:
-        getattr(em, name)(wrong)
-    assert str(stop.value).endswith(sentence)
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_nonsense_is_refused_in_words(name):
-    for nonsense in ("seven", None, torch.zeros(2, 2)):
-        with pytest.raises(CheckFailed):
-            getattr(em, name)(lambda *arguments, nonsense=nonsense: nonsense)
 
 
 def test_five_who_share_one_flip_at_skill_a_half_win_the_contest(capsys):
@@ -75,7 +32,7 @@ def test_the_contest_leaves_the_random_state_alone():
 
 
 def test_the_count_of_sharers_is_what_dominance_measures():
-    how_many = defined("solution")["how_many"]
+    how_many = defined(4, "solution")["how_many"]
     for p in (0.3, 0.41):
         k = how_many(p, 5)
         for sharers, lost in ((k - 1, False), (k, True)):
@@ -89,7 +46,7 @@ def test_the_count_of_sharers_is_what_dominance_measures():
 
 
 def test_code_shown_is_code_shipped():
-    (cell,) = cells("shipped")
+    (cell,) = cells(4, "shipped")
     module, owner = re.match(r"# shipped: (\S+)\.(\w+)\n", cell.source).groups()
     owner = getattr(importlib.import_module(module), owner)
     plain = lambda node: re.sub(r"\b(confusion|training)\.", "", "\n".join(map(ast.unparse, without_doc(node))))  # noqa: E731
@@ -105,6 +62,5 @@ def without_doc(node: ast.FunctionDef) -> list:
 
 
 def test_at_ci_size_no_outcome_differs(executed):
-    notebook = nbformat.read(executed.root / "notebooks" / CHAPTER.name, 4)
-    printed = "".join(o.get("text", "") for c in notebook.cells if c.cell_type == "code" for o in c.outputs)
-    assert "share a flip, margin" in printed and "your run differed" not in printed
+    said = printed(4, executed.root)
+    assert "share a flip, margin" in said and "your run differed" not in said
