@@ -141,7 +141,7 @@ def annotate(
     said = torch.multinomial(columns.reshape(N * R, L), 1, generator=generator).view(N, R)
     who = None if who is None else torch.as_tensor(who, dtype=torch.bool)
     if who is None:
-        who = _chosen(N, R, per_item, workload, generator)
+        who = chosen(N, R, per_item, workload, generator)
     elif who.shape != (N, R) or per_item is not None or workload is not None:
         raise ValueError(
             f"`who` must be ({N}, {R}) and comes alone, without per_item or workload; got {tuple(who.shape)}."
@@ -149,9 +149,8 @@ def annotate(
     return torch.where(who, said, MISSING)
 
 
-def _chosen(
-    N: int, R: int, per_item: int | None, workload: Tensor | list[float] | None, generator: Generator
-) -> Tensor:
+def chosen(N: int, R: int, per_item: int | None, workload: Tensor | list[float] | None, generator: Generator) -> Tensor:
+    """(N, R) bool: who labels what; `per_item` annotators an item, drawn by `workload`."""
     if per_item is None:
         if workload is not None:
             raise ValueError("unequal `workload` needs `per_item`: with dense labels everybody labels everything.")

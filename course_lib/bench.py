@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
-from . import annotators, confusion, networks
+from . import annotators, confusion, fusion, networks
 from .annotations import Annotations
 from .experiments import device_name
 from .methods.trace import Trace
@@ -17,8 +20,9 @@ from .training import fit
 
 
 def all_benches(repeats: int = 7) -> dict:
-    """{"device", "rows": [{"what", "seconds", "against", "against_seconds", "ratio"}]}."""
+    """{"device", "rows": [{"what", "seconds", "against", "against_seconds", "ratio", "difference"}]}."""
     rows = [
+        *fusions(),
         against("10 runs stacked", lambda: train(10), "1 run", lambda: train(1), repeats),
         against("10 runs stacked", lambda: train(10), "10 runs in turn", lambda: [train(1) for _ in range(10)], 1),
         against(
@@ -39,6 +43,79 @@ def against(what: str, new: Callable, other_name: str, other: Callable, repeats:
     seconds, other_seconds = map(statistics.median, zip(*times, strict=True))
     ratio = statistics.median(new_time / other_time for new_time, other_time in times)
     return {"what": what, "seconds": seconds, "against": other_name, "against_seconds": other_seconds, "ratio": ratio}
+
+
+def fusions() -> list[dict]:
+    """STAPLE against SimpleITK's and Dawid-Skene against crowd-kit's, on one thread, with the largest difference of
+    their answers; without those packages (the extra `dev`) a row says so."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return [_against_simpleitk(), *[_against_crowdkit(R, per_item) for R, per_item in ((5, 5), (50, 5))]]
+    finally:
+        torch.set_num_threads(before)
+
+
+def volume(N: int = 64, side: int = 256) -> torch.Tensor:
+    """What five annotators with errors of their own marked of a cone: (N, 5, side, side), uint8."""
+    generator = seeded(0)
+    y, x = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
+    radius = side / 8 + torch.arange(N)[:, None, None] * side / (8 * N)
+    truth = (y - side / 2) ** 2 + (x - side / 2.2) ** 2 < radius**2
+    errors = ((0.9, 0.98), (0.8, 0.95), (0.7, 0.99), (0.95, 0.9), (0.6, 0.97))  # sensitivity, specificity
+    chance = [torch.rand(truth.shape, generator=generator) for _ in errors]
+    said = [torch.where(truth, u < sens, u > spec) for u, (sens, spec) in zip(chance, errors, strict=True)]
+    return torch.stack(said, 1).to(torch.uint8)
+
+
+def _against_simpleitk() -> dict:
+    what, other = "STAPLE, 5 raters, 64 x 256 x 256", "SimpleITK"
+    try:
+        import SimpleITK as sitk
+    except ImportError:
+        return {"what": what, "against": other, "skipped": "SimpleITK is not installed (the extra dev)"}
+    masks, answers = volume(), {}
+    images = [sitk.GetImageFromArray(masks[:, r].numpy()) for r in range(masks.shape[1])]
+    theirs = sitk.STAPLEImageFilter()
+    theirs.SetForegroundValue(1)
+    theirs.SetNumberOfThreads(1)
+
+    def run_theirs() -> None:
+        answers["theirs"] = sitk.GetArrayFromImage(theirs.Execute(images))
+
+    def run_ours() -> None:
+        answers["ours"] = fusion.staple(masks, 2, pooled=True, smoothing=0)
+
+    row = against(what, run_ours, other, run_theirs, 3)
+    ours = answers["ours"]
+    sensitivity = np.abs(ours.sensitivity[0, :, 1].numpy() - np.array(theirs.GetSensitivity())).max()
+    difference = np.abs(ours.p[:, 1].numpy() - answers["theirs"]).max()
+    return row | {"difference": float(difference), "sensitivity_difference": float(sensitivity)}
+
+
+def _against_crowdkit(R: int, per_item: int, labels: int = 1_000_000, steps: int = 10) -> dict:
+    what, other = f"Dawid-Skene, {labels:,} labels, {R} people, {per_item} an item", "crowd-kit"
+    try:
+        import pandas as pd
+        from crowdkit.aggregation import DawidSkene
+    except ImportError:
+        return {"what": what, "against": other, "skipped": "crowd-kit is not installed (the extra dev)"}
+    generator, L = seeded(0), 4
+    truth = torch.multinomial(torch.tensor([0.4, 0.3, 0.2, 0.1]), labels // per_item, True, generator=generator)
+    A = annotators.pairwise_flippers(R, L, 0.7, share=None, generator=generator)
+    said = annotators.annotate(truth, A, per_item=per_item, generator=generator)
+    n, r = np.nonzero(said.numpy() >= 0)
+    frame = pd.DataFrame({"task": n, "worker": r, "label": said.numpy()[n, r]})
+    theirs, answers = DawidSkene(n_iter=steps, tol=-math.inf), {}
+
+    def run_ours() -> None:
+        answers["ours"] = fusion.dawid_skene(said, L, smoothing=0, max_iterations=steps, tolerance=0)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # theirs of pandas; ours that so few steps do not settle
+        row = against(what, run_ours, other, lambda: theirs.fit(frame), 1)
+    wanted = theirs.probas_.sort_index()[list(range(L))].to_numpy()
+    return row | {"difference": float(np.abs(answers["ours"].p.numpy() - wanted).max())}
 
 
 def train(K: int, epochs: int = 20) -> None:

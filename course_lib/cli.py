@@ -130,11 +130,11 @@ def bench(out: Out = HOME / "bench") -> None:
     from . import bench as benches
 
     result = benches.all_benches()
-    table = Table("what", "seconds", "against", "seconds", "ratio")
+    table = Table("what", "seconds", "against", "seconds", "ratio", "answers differ by")
     for row in result["rows"]:
-        table.add_row(
-            row["what"], f"{row['seconds']:.3f}", row["against"], f"{row['against_seconds']:.3f}", f"{row['ratio']:.2f}"
-        )
+        numbers = [f"{row[key]:.3f}" if key in row else "-" for key in ("seconds", "against_seconds", "ratio")]
+        note = row.get("skipped") or (f"{row['difference']:.0e}" if "difference" in row else "-")
+        table.add_row(row["what"], numbers[0], row["against"], *numbers[1:], note)
     console.print(table)
     out.mkdir(parents=True, exist_ok=True)
     (out / "bench.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
@@ -199,7 +199,8 @@ def _show(result: dict) -> None:
     """One line a method and setting: mean and standard deviation over the draws."""
     import numpy as np
 
-    metrics = ["accuracy", "cm_error", "skill_mae", "count_cm_error"]
+    shown = ("accuracy", "cm_error", "skill_mae", "count_cm_error", "dice", "miou", "area")
+    metrics = [m for m in shown if any(m in row["metrics"] for row in result["rows"])]
     groups: dict[str, dict[str, list[dict]]] = {}
     for row in result["rows"]:
         setting = ", ".join(f"{key} {value}" for key, value in row["setting"].items())

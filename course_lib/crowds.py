@@ -17,7 +17,7 @@ from torch import Generator, Tensor
 from course_lib.annotations import Annotations, as_images, as_labels
 from course_lib.annotators import hammer_spammers, similar_class_confuser
 from course_lib.data import Images
-from course_lib.files import download, found
+from course_lib.files import base_folder, download, found
 
 VIEWS = ("long axis", "short axis", "2 chambers", "3 chambers", "4 chambers", "5 chambers")
 WORKLOAD = (4.0, 3.0, 2.0, 2.0, 1.0, 0.5, 6.0, 5.0)
@@ -79,7 +79,7 @@ def medmnist(name: str, size: int = 28, root: str | Path | None = None, *, fetch
         raise ValueError(f"`size` must be 28 or 64, the two that fit a small network; got {size!r}.")
     if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]+", name):
         raise ValueError(f"`name` must be a set of MedMNIST in small letters, such as 'breastmnist'; got {name!r}.")
-    info, base, file = _medmnist_info(), _base(root), f"{name}{'' if size == 28 else '_64'}.npz"
+    info, base, file = _medmnist_info(), base_folder(root), f"{name}{'' if size == 28 else '_64'}.npz"
     if info is not None and name not in info:
         raise ValueError(f"MedMNIST has no set {name!r}; it has {', '.join(sorted(info))}.")
     about = (info or {}).get(name, {})
@@ -159,7 +159,7 @@ def labelme(root: str | Path | None = None) -> Crowd:
     itself. Source: Rodrigues and Pereira 2018. Raises: FileNotFoundError that says where to get it; ValueError for a
     damaged file, or sizes that do not fit.
     """
-    base = _base(root)
+    base = base_folder(root)
     folder = next((f for f in (base / "labelme_crowd", base) if os.path.isfile(f / "answers.txt")), None)
     missing = [n for n in LABELME_FILES if folder is None or not os.path.isfile(folder / n)]
     if missing:
@@ -255,10 +255,6 @@ def eight_readers(generator: Generator) -> Tensor:
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
-
-
-def _base(root: str | Path | None) -> Path:
-    return Path(root or os.environ.get("COURSE_DATA") or "~/.cache/course_lib").expanduser().absolute()
 
 
 def _read(path: Path, reader: Callable, what: str) -> object:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from course_lib.files import download, found, read_idx, verified
+from course_lib.files import base_folder, download, found, read_idx, verified
 
 SHIPPED_SHA256 = {
     "mnist5k.npz": "63818dc867dd7ee1181196c2588842f34debadc19cc80dc16b1dc1401cbb62c4",
@@ -176,7 +176,7 @@ def mnist60k(root: str | Path | None = None) -> tuple[Images, Images]:
     are downloaded to `mnist`. Source: `MIRRORS`; `mnist5k` is a part of its training images. Raises RuntimeError when
     every mirror fails, PermissionError when the folder cannot be written, ValueError when a file is damaged.
     """
-    base = Path(root or os.environ.get("COURSE_DATA") or "~/.cache/course_lib").expanduser().absolute()
+    base = base_folder(root)
     for folder in (base / "mnist", base):
         # os.path.isfile: Path.is_file raises when the folder may not be read
         if all(os.path.isfile(folder / name) for name in MNIST_GZ_MD5):

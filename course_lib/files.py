@@ -18,6 +18,11 @@ from tqdm.auto import tqdm
 TIMEOUT = 10.0  # seconds that a mirror may stay silent
 
 
+def base_folder(root: str | Path | None = None) -> Path:
+    """Where a reader's own data lie: `root`, else $COURSE_DATA, else ~/.cache/course_lib."""
+    return Path(root or os.environ.get("COURSE_DATA") or "~/.cache/course_lib").expanduser().absolute()
+
+
 def verified(
     path: str | Path, *, sha256: str | None = None, md5: str | None = None, fix: str = "Delete it and fetch it again"
 ) -> Path:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from .annotations import MISSING
+from .annotations import MISSING, as_labels
 from .confusion import check_cm, skills
 
 
@@ -63,6 +66,86 @@ def pairwise_agreement(labels: Tensor) -> Tensor:
     seen = labels != MISSING
     same = (labels[:, :, None] == labels[:, None]) & seen[:, :, None] & seen[:, None]  # (N, R, R)
     return same.sum(0) / (seen[:, :, None] & seen[:, None]).sum(0)  # (R, R)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Per class: score (L,), NaN where no image counted, and count (L,), how many did. Class 0 is the background."""
+
+    score: Tensor
+    count: Tensor
+
+    @property
+    def foreground(self) -> float:
+        """Mean over the classes but the background. An all-background answer gets no credit here."""
+        return float(self.score[1:].nanmean())
+
+    @property
+    def macro(self) -> float:
+        """Mean over all classes, the background too: .48 for an empty answer, when an object fills a twentieth."""
+        return float(self.score.nanmean())
+
+
+def dice(
+    predicted: Tensor, truth: Tensor, n_classes: int = 2, *, empty: float = math.nan, pooled: bool = False
+) -> Overlap:
+    """Dice = 2 |P and T| / (|P| + |T|) of each class: the mean over images, or of all pixels together.
+
+    Arguments: both (N, H, W) integers; pixels whose truth is MISSING are left out. empty: the score of an image in
+    which neither has the class; NaN leaves that image out of the mean and of the count. pooled: one image of all
+    pixels; big objects then outweigh small ones.
+    Raises: ValueError for unequal shapes and for values that are no class.
+
+    >>> dice(torch.tensor([[[0, 1, 1, 0]]]), torch.tensor([[[0, 1, 0, 0]]])).foreground  # doctest: +ELLIPSIS
+    0.666...
+    """
+    both, one = _overlaps(predicted, truth, n_classes, pooled)
+    return _averaged(2 * both, one, empty)
+
+
+def iou(
+    predicted: Tensor, truth: Tensor, n_classes: int = 2, *, empty: float = math.nan, pooled: bool = False
+) -> Overlap:
+    """Intersection over union = |P and T| / |P or T| of each class; else as `dice`.
+
+    >>> iou(torch.tensor([[[0, 1, 1, 0]]]), torch.tensor([[[0, 1, 0, 0]]])).foreground
+    0.5
+    """
+    both, one = _overlaps(predicted, truth, n_classes, pooled)
+    return _averaged(both, one - both, empty)
+
+
+def pairwise_dice(labels: Tensor, n_classes: int = 2) -> Tensor:
+    """Foreground Dice of every two annotators over the images both marked: (N, R, H, W) -> (R, R); NaN without any."""
+    R = labels.shape[1]
+    found = torch.full((R, R), torch.nan)
+    for r in range(R):
+        for s in range(r, R):
+            common = ((labels[:, r] != MISSING) & (labels[:, s] != MISSING)).flatten(1).any(1)
+            if common.any():
+                found[r, s] = found[s, r] = dice(labels[common, r], labels[common, s], n_classes).foreground
+    return found
+
+
+def _overlaps(predicted: Tensor, truth: Tensor, n_classes: int, pooled: bool) -> tuple[Tensor, Tensor]:
+    """(N, L) pixels of each class in both, and the sum of those in either."""
+    predicted, truth = as_labels(predicted, n_classes, what="predicted"), as_labels(truth, n_classes, what="truth")
+    if predicted.shape != truth.shape or truth.ndim != 3 or not truth.numel():
+        raise ValueError(
+            f"`predicted` and `truth` must both be (N, H, W), one at least; got {tuple(predicted.shape)} and "
+            f"{tuple(truth.shape)}. For a single picture write mask[None]."
+        )
+    seen = (truth != MISSING) & (predicted != MISSING)
+    image = torch.zeros(len(truth), 1, 1, dtype=torch.long) if pooled else torch.arange(len(truth))[:, None, None]
+    pairs = ((image * n_classes + predicted) * n_classes + truth)[seen]
+    table = torch.bincount(pairs, minlength=(1 if pooled else len(truth)) * n_classes**2)
+    table = table.view(-1, n_classes, n_classes)  # (N, predicted, truth)
+    return table.diagonal(dim1=1, dim2=2), table.sum(1) + table.sum(2)
+
+
+def _averaged(part: Tensor, whole: Tensor, empty: float) -> Overlap:
+    scores = torch.where(whole > 0, part / whole.clamp(min=1), empty)  # (N, L)
+    return Overlap(scores.nanmean(0), (~scores.isnan()).sum(0))
 
 
 def calibration_error(log_p: Tensor, truth: Tensor, *, bins: int = 10) -> float:

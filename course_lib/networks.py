@@ -7,6 +7,7 @@ import math
 
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import interpolate, max_pool2d
 
 
 @torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace
@@ -56,6 +57,40 @@ def paper_cnn(
         ),
         generator,
     )  # fmt: skip
+
+
+class UNet(nn.Module):
+    """A U-Net of three scales for images of any size: logits (B, L, H, W), and `features` (B, width, H, W) before them.
+
+    Source: Ronneberger et al. 2015. Differs: the scales are added instead of laid side by side, which costs half; what
+    comes up is resized to what it meets, so that 28x28 and 27x31 work without padding.
+    """
+
+    def __init__(self, n_channels: int, n_classes: int, width: int = 8) -> None:
+        super().__init__()
+        block = lambda i, o: nn.Sequential(  # noqa: E731
+            nn.Conv2d(i, o, 3, padding=1), nn.ReLU(), nn.Conv2d(o, o, 3, padding=1), nn.ReLU()
+        )
+        self.down = nn.ModuleList([block(n_channels, width), block(width, 2 * width), block(2 * width, 4 * width)])
+        self.squeeze = nn.ModuleList([nn.Conv2d(4 * width, 2 * width, 1), nn.Conv2d(2 * width, width, 1)])
+        self.up = nn.ModuleList([block(2 * width, 2 * width), block(width, width)])
+        self.head = nn.Conv2d(width, n_classes, 1)
+
+    def features(self, x: Tensor) -> Tensor:
+        fine = self.down[0](x)  # (B, width, H, W)
+        middle = self.down[1](max_pool2d(fine, 2, ceil_mode=True))  # half
+        coarse = self.down[2](max_pool2d(middle, 2, ceil_mode=True))  # a quarter
+        middle = self.up[0](middle + interpolate(self.squeeze[0](coarse), middle.shape[2:]))
+        return self.up[1](fine + interpolate(self.squeeze[1](middle), fine.shape[2:]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x))
+
+
+@torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace
+def unet(n_channels: int, n_classes: int, *, width: int = 8, generator: Generator) -> UNet:
+    """A `UNet` with weights drawn from `generator`; width 8 has some 24,000 of them."""
+    return initialised(UNet(n_channels, n_classes, width), generator)
 
 
 def initialised(network: nn.Module, generator: Generator) -> nn.Module:

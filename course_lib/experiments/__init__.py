@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, people
+from . import classes, masks, people
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -35,6 +35,9 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "sensitivity": classes.sensitivity,
     "labelme-crowd": people.labelme_crowd,
     "six-views": people.six_views,
+    "mask-fusion": masks.mask_fusion,
+    "masks-as-released": partial(masks.mask_training, "as_released"),
+    "masks-missing-foreground": partial(masks.mask_training, "missing_foreground"),
 }
 
 

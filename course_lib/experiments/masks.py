@@ -1,0 +1,153 @@
+"""Part II: masks that disagree. Fusing what was drawn, and networks trained on what came of it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .. import data, fusion, metrics, networks, scenes
+from ..annotations import Annotations
+from ..mask_annotators import PANELS, draw_masks
+from ..methods.separate import Separate
+from ..methods.trace import Vanilla
+from ..networks import seeded
+from ..scenes import Scene
+from ..training import fit, peak_mb, pick_device, predict, sized
+
+FUSIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "vote": fusion.majority,
+    "staple": lambda labels, L: fusion.staple(labels, L).labels,
+    "staple_pooled": lambda labels, L: fusion.staple(labels, L, pooled=True).labels,
+    "spatial_staple": lambda labels, L: fusion.spatial_staple(labels, L).labels,
+}
+"""labels (N, R, H, W), L -> one mask an image, (N, H, W)."""
+
+METHODS = ("truth", "mean_label", "mode_label", "separate", "staple", "spatial_staple")
+"""What a network learns from: the truth (the ceiling), all masks at once, their vote, each annotator apart, STAPLE."""
+
+
+class Drawn(NamedTuple):
+    """One draw: pictures and truth to train and to test on, and what the panel drew of the first."""
+
+    train: Scene
+    test: Scene
+    crowd: Annotations
+
+
+def scene(name: str, N: int, seed: int, part: str, source: data.Images | None = None) -> Scene:
+    """N pictures of a kind; digits are the first N of a fixed part, in this seed's noise."""
+    generator = seeded(40_000 + 2 * seed + (part == "test"))
+    if name == "digits":
+        return scenes.digits(source.take(torch.arange(N)), generator=generator)
+    return getattr(scenes, name)(N, generator=generator)
+
+
+def prepare(setting: dict, seed: int, n_train: int, n_test: int, size: str) -> Drawn:
+    """Draws pictures, then masks, from generators of this seed."""
+    sources = (None, None)
+    if setting["scene"] == "digits":
+        split = data.split(data.mnist5k()) if size != "paper" else None
+        sources = (split.train, split.test) if split else data.mnist60k()
+    train = scene(setting["scene"], n_train, seed, "train", sources[0])
+    test = scene(setting["scene"], n_test, seed, "test", sources[1])
+    panel = PANELS[setting["annotators"]]
+    said = draw_masks(train.truth, train.images, panel, n_classes=train.n_classes, generator=seeded(50_000 + seed))
+    return Drawn(train, test, Annotations(train.images, said, n_classes=train.n_classes))
+
+
+def mask_fusion(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
+    """What each annotator draws, and what each fusion makes of it, against the truth; nothing is trained.
+
+    Source: Zhang 2020, section 4.1: the labels that its baselines are trained on.
+    """
+    P = sized(size, train=(32, 400, 4000))
+    settings = [{"scene": "digits", "annotators": panel} for panel in PANELS if panel != "three_classes"]
+    settings += [{"scene": "lesions", "annotators": panel} for panel in ("as_released", "missing_foreground")]
+    settings += [{"scene": name, "annotators": "three_classes"} for name in ("shapes", "tumours")]
+    rows = []
+    for setting in settings:
+        for seed in range(seeds):
+            drawn = prepare(setting, seed, P.train, 1, size)
+            labels, L, truth = drawn.crowd.labels, drawn.train.n_classes, drawn.train.truth
+            masks = {f"annotator {r + 1}": labels[:, r] for r in range(labels.shape[1])}
+            for method in (*masks, *FUSIONS):
+                start = time.perf_counter()
+                found = masks[method] if method in masks else quietly(FUSIONS[method], labels, L)
+                rows.append(_row(method, setting, seed, time.perf_counter() - start, "cpu", found, truth, L))
+    return rows
+
+
+def mask_training(panel: str, **how: object) -> list[dict]:
+    """Networks trained on fused masks of digits, dense. Source: Zhang 2020, Table 1, the baselines."""
+    return compare([{"scene": "digits", "annotators": panel}], METHODS, **how)
+
+
+def compare(
+    settings: Sequence[dict],
+    methods: Sequence[str],
+    *,
+    seeds: int,
+    size: str,
+    device: str | None = None,
+    progress: bool = True,
+) -> list[dict]:
+    """Every method on every setting and seed: the same pictures, masks, first weights and order for each."""
+    P = sized(size, train=(64, 1200, 60_000), test=(32, 400, 10_000), epochs=(2, 6, 20), batch_size=(16, 32, 64))
+    rows = []
+    for setting in settings:
+        for seed in range(seeds):
+            drawn = prepare(setting, seed, P.train, P.test, size)
+            for method in methods:
+                built, labels = build(method, drawn, seed)
+                history = fit(
+                    built,
+                    drawn.crowd.with_labels(labels),
+                    epochs=P.epochs,
+                    batch_size=P.batch_size,
+                    lr=5e-3,
+                    seeds=seed,
+                    device=device,
+                    progress=progress,
+                )
+                found = predict(built, drawn.test.images)
+                L = drawn.train.n_classes
+                rows.append(_row(method, setting, seed, history.seconds, device, found, drawn.test.truth, L))
+    return rows
+
+
+def build(method: str, drawn: Drawn, seed: int) -> tuple[nn.Module, Tensor]:
+    """The method with fresh weights, and the labels (N, R, H, W) that it is fitted to."""
+    C, L, said = drawn.train.images.shape[1], drawn.train.n_classes, drawn.crowd.labels
+    net = lambda r=0: networks.unet(C, L, generator=seeded(1000 * r + seed))  # noqa: E731
+    if method == "separate":
+        return Separate([net(r) for r in range(said.shape[1])]), said
+    labels = {
+        "truth": lambda: drawn.train.truth[:, None],
+        "mean_label": lambda: said,  # the mean over all labels of their cross-entropies is that of the mean label
+        "mode_label": lambda: fusion.majority(said, L, generator=seeded(seed))[:, None],
+    }
+    return Vanilla(net()), labels[method]() if method in labels else quietly(FUSIONS[method], said, L)[:, None]
+
+
+def quietly(fuse: Callable, labels: Tensor, n_classes: int) -> Tensor:
+    """Without the warnings to look at the masks: an experiment looks at many draws instead."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return fuse(labels, n_classes)
+
+
+def _row(
+    method: str, setting: dict, seed: int, seconds: float, device: str | None, found: Tensor, truth: Tensor, L: int
+) -> dict:
+    overlap = metrics.dice(found, truth, L, empty=1.0)
+    scores = {"dice": overlap.foreground, "miou": metrics.iou(found, truth, L, empty=1.0).macro}
+    scores |= {f"dice_{k}": float(overlap.score[k]) for k in range(1, L)} if L > 2 else {}
+    scores["area"] = float((found > 0).sum() / (truth > 0).sum())
+    key = {"method": method, "setting": setting, "draw": seed, "seed": seed}
+    cost = {"seconds": round(seconds, 3), "peak_mb": round(peak_mb(pick_device(device)))}
+    return {**key, **cost, "metrics": {name: round(value, 5) for name, value in scores.items()}}
