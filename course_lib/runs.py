@@ -131,7 +131,9 @@ class Runs:
         return {name: tensor.detach() for name, tensor in {**self.parameters, **self.constants}.items()}
 
     def unstack(self) -> None:
-        if self.K > 1:
+        if self.K == 1:  # as it came, so that a saved method answers to the last digit what this one does
+            self.methods[0].to(memory_format=torch.contiguous_format)
+        else:
             for k, method in enumerate(self.methods):
                 method.load_state_dict({name: tensor[k] for name, tensor in self.state().items()})
 

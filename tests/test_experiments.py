@@ -208,7 +208,8 @@ def short(monkeypatch, tiny):
     monkeypatch.setattr(classes, "ROUNDS", (2,))
 
 
-ON_DIGITS = sorted(set(experiments.EXPERIMENTS) - {"labelme-crowd", "six-views"})  # those have tests beside their data
+ELSEWHERE = {"labelme-crowd", "six-views", "mask-fusion", "masks-as-released", "masks-missing-foreground"}
+ON_DIGITS = sorted(set(experiments.EXPERIMENTS) - ELSEWHERE)  # those have tests beside their data
 
 
 @pytest.mark.parametrize("name", ON_DIGITS)
