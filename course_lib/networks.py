@@ -60,7 +60,7 @@ def paper_cnn(
 
 
 class UNet(nn.Module):
-    """A U-Net of three scales for images of any size: logits (B, L, H, W), and `features` (B, width, H, W) before them.
+    """A U-Net of three scales for images of any size: logits (B, L, H, W), and the `features` before them.
 
     Source: Ronneberger et al. 2015. Differs: the scales are added instead of laid side by side, which costs half; what
     comes up is resized to what it meets, so that 28x28 and 27x31 work without padding.
@@ -76,15 +76,16 @@ class UNet(nn.Module):
         self.up = nn.ModuleList([block(2 * width, 2 * width), block(width, width)])
         self.head = nn.Conv2d(width, n_classes, 1)
 
-    def features(self, x: Tensor) -> Tensor:
+    def features(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Before the last layer, (B, width, H, W), and at the coarsest scale, (B, 4 width, H / 4, W / 4)."""
         fine = self.down[0](x)  # (B, width, H, W)
         middle = self.down[1](max_pool2d(fine, 2, ceil_mode=True))  # half
         coarse = self.down[2](max_pool2d(middle, 2, ceil_mode=True))  # a quarter
         middle = self.up[0](middle + interpolate(self.squeeze[0](coarse), middle.shape[2:]))
-        return self.up[1](fine + interpolate(self.squeeze[1](middle), fine.shape[2:]))
+        return self.up[1](fine + interpolate(self.squeeze[1](middle), fine.shape[2:])), coarse
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
+        return self.head(self.features(x)[0])
 
 
 @torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace

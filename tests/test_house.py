@@ -15,7 +15,7 @@ FLOORS = [  # a file imports only files of earlier floors
     {"annotations", "files"},
     {"confusion", "patterns", "style"},
     {"metrics", "annotators", "data", "diagnose", "fusion", "networks", "plots"},
-    {"runs", "widgets", "crowds", "mask_annotators", "observers", "scenes"},
+    {"runs", "widgets", "crowds", "mask_annotators", "observers", "pixel_cms", "scenes"},
     {"training", "sliders"},
     {"methods"},
     {"experiments"},

@@ -70,7 +70,9 @@ def test_images_of_any_size_become_logits(size, channels):
 def test_a_u_net_answers_each_pixel_of_images_of_any_size(size, channels):
     net = unet(channels, 3, generator=seeded(0))
     x = torch.rand(2, channels, *size)
-    assert net(x).shape == (2, 3, *size) and net.features(x).shape == (2, 8, *size)
+    fine, coarse = net.features(x)
+    assert net(x).shape == (2, 3, *size) and fine.shape == (2, 8, *size)
+    assert coarse.shape == (2, 32, *(math.ceil(math.ceil(side / 2) / 2) for side in size))
 
 
 def test_a_u_net_looks_around():
