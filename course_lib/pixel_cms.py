@@ -227,6 +227,13 @@ class EverywhereCM(_Logits):
         return logits.expand(*logits.shape[:4], *fine.shape[2:])
 
 
+def true_columns(log_A: Tensor, truth: Tensor) -> Tensor:
+    """p(says i | true class) at each pixel: log_A (B|1, R, L, L, H, W), truth (B, H, W) -> (B, R, L, H, W)."""
+    log_A = log_A.expand(len(truth), *log_A.shape[1:4], *truth.shape[1:])
+    at = truth[:, None, None, None].expand(*log_A.shape[:3], 1, *truth.shape[1:])
+    return log_A.gather(3, at).squeeze(3).exp()
+
+
 def coordinates(x: Tensor) -> Tensor:
     """Two channels as large as x (B, C, H, W): how far down and how far right, from -1 to 1."""
     line = lambda n: torch.linspace(-1, 1, n, device=x.device)  # noqa: E731

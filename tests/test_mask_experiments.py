@@ -40,13 +40,13 @@ def test_every_method_has_a_row_on_every_draw_and_the_rows_repeat(name, tiny):
 def test_each_method_learns_from_what_its_name_says():
     drawn = masks.prepare({"scene": "digits", "annotators": "missing_foreground"}, 0, 6, 2, "ci")
     said = drawn.crowd.labels
-    given = {method: masks.build(method, drawn, 0)[1] for method in masks.METHODS}
+    given = {method: masks.built(method, drawn, 0)[1] for method in masks.METHODS}
     assert given["truth"][:, 0].equal(drawn.train.truth)
     assert given["mean_label"].equal(said) and given["separate"].equal(said)
     assert given["mode_label"][:, 0].equal(fusion.majority(said, 2, generator=seeded(0)))
     assert given["staple"][:, 0].equal(fusion.staple(said, 2).labels)
     assert given["spatial_staple"][:, 0].equal(fusion.spatial_staple(said, 2).labels)
-    first = {method: masks.build(method, drawn, 3)[0] for method in masks.METHODS}
+    first = {method: masks.built(method, drawn, 3)[0] for method in masks.METHODS}
     weights = [dict(m.named_parameters()) for name, m in first.items() if isinstance(m, Vanilla)]
     assert all(torch.equal(weights[0][k], w[k]) for w in weights for k in w)  # paired: the same first weights
     assert len(first["separate"].networks) == said.shape[1]

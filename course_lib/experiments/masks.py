@@ -39,6 +39,10 @@ class Drawn(NamedTuple):
     crowd: Annotations
 
 
+Builder = Callable[[str, Drawn, int], tuple[nn.Module, Tensor]]
+"""method, draw, seed -> the method with fresh weights, and the labels (N, R, H, W) that it is fitted to."""
+
+
 def scene(name: str, N: int, seed: int, part: str, source: data.Images | None = None) -> Scene:
     """N pictures of a kind; digits are the first N of a fixed part, in this seed's noise."""
     generator = seeded(40_000 + 2 * seed + (part == "test"))
@@ -56,7 +60,14 @@ def prepare(setting: dict, seed: int, n_train: int, n_test: int, size: str) -> D
     train = scene(setting["scene"], n_train, seed, "train", sources[0])
     test = scene(setting["scene"], n_test, seed, "test", sources[1])
     panel = PANELS[setting["annotators"]]
-    said = draw_masks(train.truth, train.images, panel, n_classes=train.n_classes, generator=seeded(50_000 + seed))
+    said = draw_masks(
+        train.truth,
+        train.images,
+        panel,
+        n_classes=train.n_classes,
+        per_item=setting.get("per_item"),
+        generator=seeded(50_000 + seed),
+    )
     return Drawn(train, test, Annotations(train.images, said, n_classes=train.n_classes))
 
 
@@ -95,17 +106,22 @@ def compare(
     size: str,
     device: str | None = None,
     progress: bool = True,
+    build: Builder | None = None,
+    also: Callable[[nn.Module, Drawn, dict, int], dict] = lambda method, drawn, setting, seed: {},
 ) -> list[dict]:
-    """Every method on every setting and seed: the same pictures, masks, first weights and order for each."""
+    """Every method on every setting and seed: the same pictures, masks, first weights and order for each.
+
+    build: makes a method and what it is fitted to, as `built`, the default. also: further numbers for its metrics.
+    """
     P = sized(size, train=(64, 1200, 60_000), test=(32, 400, 10_000), epochs=(2, 6, 20), batch_size=(16, 32, 64))
     rows = []
     for setting in settings:
         for seed in range(seeds):
             drawn = prepare(setting, seed, P.train, P.test, size)
             for method in methods:
-                built, labels = build(method, drawn, seed)
+                model, labels = (build or built)(method, drawn, seed)
                 history = fit(
-                    built,
+                    model,
                     drawn.crowd.with_labels(labels),
                     epochs=P.epochs,
                     batch_size=P.batch_size,
@@ -114,13 +130,15 @@ def compare(
                     device=device,
                     progress=progress,
                 )
-                found = predict(built, drawn.test.images)
+                found = predict(model, drawn.test.images)
                 L = drawn.train.n_classes
-                rows.append(_row(method, setting, seed, history.seconds, device, found, drawn.test.truth, L))
+                row = _row(method, setting, seed, history.seconds, device, found, drawn.test.truth, L)
+                more = also(model, drawn, setting, seed)
+                rows.append(row | {"metrics": row["metrics"] | {name: round(value, 5) for name, value in more.items()}})
     return rows
 
 
-def build(method: str, drawn: Drawn, seed: int) -> tuple[nn.Module, Tensor]:
+def built(method: str, drawn: Drawn, seed: int) -> tuple[nn.Module, Tensor]:
     """The method with fresh weights, and the labels (N, R, H, W) that it is fitted to."""
     C, L, said = drawn.train.images.shape[1], drawn.train.n_classes, drawn.crowd.labels
     net = lambda r=0: networks.unet(C, L, generator=seeded(1000 * r + seed))  # noqa: E731
