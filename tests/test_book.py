@@ -4,6 +4,7 @@ import contextlib
 import re
 import shutil
 import threading
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -117,6 +118,56 @@ def test_the_size_reaches_the_kernel_and_its_folder_is_the_notebooks(tmp_path):
         ran(tiny(tmp_path, new_code_cell("import os\nprint(os.environ['COURSE_SIZE'], os.getcwd())")), "paper")
     )[0]
     assert nbformat.read(path, 4).cells[1].outputs[0].text.split() == ["paper", str(path.parent)]
+
+
+def several(folder, *sources):
+    """A scratch copy with one chapter for each source."""
+    (folder / "notebooks").mkdir()
+    for number, source in enumerate(sources, 1):
+        nbformat.write(new_notebook(cells=[new_code_cell(source)]), folder / f"notebooks/0{number}_tiny.ipynb")
+    return book.chapters(folder)
+
+
+def test_two_chapters_run_at_once_with_a_thread_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(book.os, "cpu_count", lambda: 2)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    meet = """
+import os, pathlib, time
+pathlib.Path("{own}").touch()
+while not pathlib.Path("{other}").exists():
+    time.sleep(0.1)
+print(os.environ["OMP_NUM_THREADS"])"""
+    paths = several(tmp_path, meet.format(own="a", other="b"), meet.format(own="b", other="a"))
+    assert sorted(path for path, _ in book.execute_all(paths, "ci", timeout=30)) == paths
+    assert [nbformat.read(path, 4).cells[0].outputs[0].text for path in paths] == ["1\n", "1\n"]
+
+
+def test_on_one_core_the_chapters_run_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(book.os, "cpu_count", lambda: 1)
+    ran = []
+    monkeypatch.setattr(book, "execute", lambda path, *_, **__: (ran.append(path), time.sleep(0.1), ran.append(path)))
+    paths = several(tmp_path, "1", "2")
+    list(book.execute_all(paths))
+    assert ran == [paths[0], paths[0], paths[1], paths[1]]
+
+
+def test_the_first_chapter_that_fails_is_named_and_stops_the_others_in_their_cells(tmp_path, monkeypatch):
+    monkeypatch.setattr(book.os, "cpu_count", lambda: 2)
+    paths = several(tmp_path, "raise ValueError('planted')", "import time\ntime.sleep(100)", "open('ran', 'w')")
+    before, start = [path.read_bytes() for path in paths], time.perf_counter()
+    with pytest.raises(BookError, match=r"01_tiny, cell 0 \(raise ValueError\('planted'\)\): ValueError: planted"):
+        list(book.execute_all(paths, "ci"))
+    assert time.perf_counter() - start < 60
+    assert [path.read_bytes() for path in paths] == before
+    assert sorted(paths[0].parent.iterdir()) == paths
+
+
+def test_a_chapter_costs_what_it_computes_not_what_it_waits(tmp_path):
+    work = "import time\ntime.sleep(3)\nwhile time.process_time() < began + 1:\n    pass"
+    path = book.chapters(
+        tiny(tmp_path, new_code_cell("import time\nbegan = time.process_time()"), new_code_cell(work))
+    )[0]
+    assert 1 <= book.execute(path, "ci") < 2.5
 
 
 def test_a_chapter_without_outputs_stops_the_build(tmp_path):
