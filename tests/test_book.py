@@ -362,7 +362,11 @@ def shut_folds(page) -> list[str]:
     )
 
 
-def axe(page, contrast: bool = True) -> list[str]:
+WCAG = ("wcag2a", "wcag2aa")
+BY_COLOUR = ("color-contrast", "link-in-text-block")  # the only rules of these that a colour scheme can break
+
+
+def axe(page, rules=WCAG, contrast: bool = True) -> list[str]:
     """Violations of WCAG 2 A and AA."""
     script = pytest.importorskip(
         "axe_core_python.base", reason="axe-core-python is not installed: pip install '.[dev]'"
@@ -370,7 +374,7 @@ def axe(page, contrast: bool = True) -> list[str]:
     page.evaluate(script.AXE_SCRIPT)
     # MathJax's own drawings are thousands of elements and nothing of ours: without them this is much faster.
     options = {
-        "runOnly": ["wcag2a", "wcag2aa"],
+        "runOnly": rules,
         "resultTypes": ["violations"],
         "rules": {"color-contrast": {"enabled": contrast}},
     }
@@ -383,24 +387,46 @@ def axe(page, contrast: bool = True) -> list[str]:
     ]
 
 
+def turn(page, size, scheme) -> None:
+    """Give an open page another width and colour scheme, and wait until it has settled."""
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
+    page.emulate_media(color_scheme=scheme)
+    # Colours fade into each other: a contrast measured meanwhile is nobody's.
+    page.evaluate(
+        """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() =>
+          Promise.race([Promise.allSettled(document.getAnimations().map(fade => fade.finished)),
+                        new Promise(done => setTimeout(done, 1000))])).then(() => null)"""
+    )
+    theme = page.evaluate("document.documentElement.dataset.theme")
+    assert theme == scheme, f"{size} {scheme}: the page's theme is {theme}"
+
+
 def vendored(site) -> bool:
     return (site / "_static/vendor/embed-amd.js").exists()
 
 
-@pytest.mark.parametrize("look", LOOKS, ids="-".join)
+def in_each_look(page) -> dict[str, list[str]]:
+    """What a width or a scheme can spoil: the layout at each of both, the colours in each scheme."""
+    found = {}
+    for size, scheme in LOOKS:
+        turn(page, size, scheme)
+        found[f"overflow, {size} {scheme}"] = overflow(page)
+        if size == "desk":
+            found[f"accessibility, {size} {scheme}"] = axe(page, WCAG if scheme == "light" else BY_COLOUR)
+        elif scheme == "light":  # colours are the same on a phone, and their contrast is nine tenths of the work
+            found[f"accessibility, {size} {scheme}"] = axe(page, contrast=False)
+    return found
+
+
 @pytest.mark.parametrize("name", book.pages())
-def test_the_page_is_whole(name, look, browser, site, address):
-    with visit(browser, f"{address}/{name}.html", *look) as seen:
-        page = seen.page
-        assert page.evaluate("document.documentElement.dataset.theme") == look[1]
+def test_the_page_is_whole(name, browser, site, address):
+    with visit(browser, f"{address}/{name}.html") as seen:
         found = {
-            "images": bad_images(page),
-            "source": raw_source(page),
-            "overflow": overflow(page),
-            # Colours are the same on a phone, and their contrast is nine tenths of the work.
-            "accessibility": axe(page, contrast=look[0] == "desk"),
-            "folds": shut_folds(page),
-            "says or asks": complaints(seen, vendored(site)),  # last, so that the clicks count too
+            "images": bad_images(seen.page),
+            "source": raw_source(seen.page),
+            **in_each_look(seen.page),
+            "folds": shut_folds(seen.page),
+            "says or asks": complaints(seen, vendored(site)),  # last, so that the turns and clicks count too
         }
         assert not {what: bad for what, bad in found.items() if bad}
 
@@ -445,3 +471,21 @@ def test_each_look_at_a_page_finds_what_is_planted(tmp_path, browser):
         assert overflow(seen.page)
         assert shut_folds(seen.page) == ["foldin"]
         assert any(line.startswith("color-contrast") for line in axe(seen.page))
+
+
+RESPONSIVE = """<!doctype html><html lang="en"><head><title>t</title><style>[data-theme=dark] p { color: #ddd; }</style>
+</head><body><main><p>pale in the dark</p><div style="width: 600px">wide on a phone</div></main><script>
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => { document.documentElement.dataset.theme = dark.matches ? "dark" : "light"; };
+follow(); dark.onchange = follow;</script></body></html>"""
+
+
+def test_what_one_width_or_one_scheme_spoils_is_named_by_both(tmp_path, browser):
+    (tmp_path / "good.html").write_text(RESPONSIVE, encoding="utf-8")
+    (tmp_path / "stuck.html").write_text(RESPONSIVE.replace("dark.onchange = follow", ""), encoding="utf-8")
+    with served(tmp_path) as url:
+        with visit(browser, f"{url}/good.html") as seen:
+            bad = {what for what, found in in_each_look(seen.page).items() if found}
+            assert bad == {"accessibility, desk dark", "overflow, phone light", "overflow, phone dark"}
+        with visit(browser, f"{url}/stuck.html") as seen, pytest.raises(AssertionError, match="desk dark.*is light"):
+            in_each_look(seen.page)
