@@ -391,11 +391,15 @@ def turn(page, size, scheme) -> None:
     """Give an open page another width and colour scheme, and wait until it has settled."""
     page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
     page.emulate_media(color_scheme=scheme)
-    # Colours fade into each other: a contrast measured meanwhile is nobody's.
+    # The theme waits 300 ms after a resize before it makes what now scrolls reachable by keyboard; and colours fade
+    # into each other, so that a contrast measured meanwhile is nobody's.
     page.evaluate(
-        """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))).then(() =>
-          Promise.race([Promise.allSettled(document.getAnimations().map(fade => fade.finished)),
-                        new Promise(done => setTimeout(done, 1000))])).then(() => null)"""
+        """async () => {
+          await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+          await new Promise(done => setTimeout(done, 350));
+          const fades = Promise.allSettled(document.getAnimations().map(fade => fade.finished));
+          await Promise.race([fades, new Promise(done => setTimeout(done, 1000))]);
+        }"""
     )
     theme = page.evaluate("document.documentElement.dataset.theme")
     assert theme == scheme, f"{size} {scheme}: the page's theme is {theme}"
