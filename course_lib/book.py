@@ -3,13 +3,18 @@
 Imports of the book's tools stand inside the functions, so that importing this file costs nothing.
 """
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,32 +54,82 @@ def scratch(dest: Path, root: Path = ROOT) -> Path:
     return Path(dest)
 
 
-def execute(path: Path, size: str = "lesson", *, timeout: int = SECONDS_PER_CELL) -> None:
-    """Run a chapter from its own folder at `size` and store its outputs in it; on an error it is left as it was."""
+def execute_all(
+    paths: Sequence[Path], size: str = "lesson", *, keep_going: bool = False, env: dict | None = None, **options: object
+) -> Iterator[tuple[Path, float | Exception]]:
+    """Run chapters, two at a time where there are two cores, and yield each with what `execute` returns as it ends.
+
+    The first that fails raises and stops the others; with `keep_going` its error is yielded instead.
+    """
+    at_once, clients, env = min(2, os.cpu_count() or 1, len(paths)), [], env or {}
+    if at_once > 1:  # two that each start a thread for every core are slower than one after the other
+        env = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | env
+    waiting, running = iter(paths), {}
+    with ThreadPoolExecutor(at_once) as pool:
+
+        def begin():
+            for path in islice(waiting, at_once - len(running)):
+                running[pool.submit(execute, path, size, env=env, clients=clients, **options)] = path
+
+        try:
+            begin()
+            while running:
+                run = next(as_completed(running))
+                error, path = run.exception(), running.pop(run)
+                if error and not keep_going:
+                    raise error
+                begin()
+                yield path, error or run.result()
+        finally:  # also when the reader interrupts: no waiting for a cell that may take minutes
+            while not all(run.done() for run in running):
+                for client in clients:
+                    with contextlib.suppress(AttributeError):  # its kernel has ended
+                        client.km.provisioner.process.kill()
+                time.sleep(0.1)
+
+
+def execute(
+    path: Path,
+    size: str = "lesson",
+    *,
+    timeout: int = SECONDS_PER_CELL,
+    env: dict | None = None,
+    clients: list | None = None,
+) -> float:
+    """Run a chapter from its own folder at `size` and store its outputs in it; on an error it is left as it was.
+
+    Returns the CPU seconds of its cells: those of a clock would grow with whatever else the machine does. Its client
+    joins `clients`, through which another thread can end the kernel.
+    """
     import nbformat
+    import psutil
     from nbclient import NotebookClient
     from tqdm.auto import tqdm
 
     path = Path(path)
-    notebook, at = nbformat.read(path, 4), [0]
+    notebook, at, cpu = nbformat.read(path, 4), [0], [0.0]
     bar = tqdm(total=len(notebook.cells), desc=path.stem, unit="cell", leave=False)
 
-    def starts(cell, cell_index):
+    def now_at(cell, cell_index, execute_reply=None):
         at[0] = cell_index
+        if clients is not None and client not in clients:  # only now: nbclient leaves a mess when a kernel dies earlier
+            clients.append(client)
         bar.update(cell_index - bar.n)
+        used = psutil.Process(client.km.provisioner.pid).cpu_times()
+        cpu.append(sum(used[:4]))  # user and system, its own and that of children it has waited for
 
-    client = NotebookClient(
-        notebook, timeout=timeout, kernel_name="python3", on_cell_start=starts, extra_arguments=["--log-level=40"]
-    )
+    client = NotebookClient(notebook, timeout=timeout, kernel_name="python3", extra_arguments=["--log-level=40"])
+    client.on_cell_start = client.on_cell_executed = now_at
     # Without the reader's MPLBACKEND, which would send the figures elsewhere than into the notebook.
     quiet = {"PYDEVD_DISABLE_FILE_VALIDATION": "1", "MPLBACKEND": "", "TQDM_DISABLE": "1"}
     try:
-        client.execute(cwd=str(path.parent), env=os.environ | {"COURSE_SIZE": size} | quiet)
+        client.execute(cwd=str(path.parent), env=os.environ | {"COURSE_SIZE": size} | quiet | (env or {}))
     except Exception as error:  # a raising cell, a cell that takes too long, a kernel that dies: one line for each
         raise BookError(f"{path.stem}, {cell_name(notebook, at[0])}: {_why(error)}") from error
     finally:
         bar.close()
     write_whole(path, nbformat.writes(notebook))
+    return cpu[-1] - cpu[min(1, len(cpu) - 1)]
 
 
 def _why(error: Exception) -> str:

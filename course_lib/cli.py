@@ -102,6 +102,8 @@ def build_book(
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the first page in a browser.")] = True,
 ) -> None:
     """Executes every chapter and builds the book; a cell that raises or a missing page is an error."""
+    from tqdm.auto import tqdm
+
     from . import book
     from .training import size as current_size
 
@@ -112,10 +114,8 @@ def build_book(
             console.print(
                 "npm is not here: widgets will ask the network for their scripts, the pictures beside them will not."
             )
-        for chapter in book.chapters(root):
-            start = time.perf_counter()
-            book.execute(chapter, current_size(size))
-            console.print(f"{chapter.stem}: {time.perf_counter() - start:.0f} s")
+        for chapter, seconds in book.execute_all(book.chapters(root), current_size(size)):
+            tqdm.write(f"{chapter.stem}: {seconds:.0f} s of one core")  # between the bars of those that still run
         page = book.build(root)
     except book.BookError as error:
         raise _stop(error) from None

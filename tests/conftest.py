@@ -2,9 +2,8 @@
 
 import os
 import shutil
-import subprocess
-import sys
-import xml.etree.ElementTree as ET
+import statistics
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -61,10 +60,11 @@ socket.socket.connect, socket.getaddrinfo = local_connect, local_look_up
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one chapter ended under nbmake."""
+    """How one chapter ended; starting the kernel is not the chapter's fault."""
 
     error: str
-    seconds: float  # spent in cells; starting the kernel is not the chapter's fault
+    seconds: float  # spent in cells, by the clock
+    cpu_seconds: float  # the same, when it may have shared the machine
 
 
 @dataclass(frozen=True)
@@ -73,41 +73,23 @@ class Executed:
 
     root: Path
     outcomes: dict[str, Outcome]
-    busy: float  # how many times slower than two quiet cores the machine was
+    busy: float  # how many times slower than two quiet cores the machine was meanwhile
 
 
-def run_chapters(root: Path, **env: str) -> dict[str, Outcome]:
-    """Run the chapters of a scratch copy under nbmake, in order and offline, and keep their outputs in it."""
-    (root / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+def run_chapters(root: Path, size: str = "ci", *, after_each=lambda: None, **env: str) -> dict[str, Outcome]:
+    """Run the chapters of a scratch copy as readers do, but offline, and keep their outputs in it."""
+    from course_lib import book
+
     (root / ".offline").mkdir(exist_ok=True)
     (root / ".offline/sitecustomize.py").write_text(OFFLINE, encoding="utf-8")
-    clean = {k: v for k, v in os.environ.items() if k not in ("MPLBACKEND", "PYTEST_ADDOPTS")}
-    clean["TQDM_DISABLE"] = "1"  # a finished bar would leave an empty box in the page
-    clean["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root / ".offline"), clean.get("PYTHONPATH")]))
-    command = [sys.executable, "-m", "pytest", "--nbmake", "--overwrite", f"--nbmake-timeout={SECONDS_PER_CELL}"]
-    done = subprocess.run(
-        [*command, "-q", "-p", "no:cacheprovider", "-c", "pytest.ini", "--junitxml=nbmake.xml", "notebooks"],
-        cwd=root,
-        env=clean | env,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-    )
-    if not (root / "nbmake.xml").exists():
-        raise RuntimeError(f"nbmake did not report: {done.stdout[-2000:]}")
-    return _outcomes(root)
-
-
-def _outcomes(root: Path) -> dict[str, Outcome]:
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root / ".offline"), os.environ.get("PYTHONPATH")]))
     outcomes = {}
-    for case in ET.parse(root / "nbmake.xml").iter("testcase"):
-        stem = Path(case.attrib["name"]).stem
-        bad = [
-            f"{child.attrib.get('message', '')}\n{child.text}" for child in case if child.tag in ("failure", "error")
-        ]
-        outcomes[stem] = Outcome("\n".join(bad), seconds_in_cells(root / f"notebooks/{stem}.ipynb"))
-    return outcomes
+    for path, ended in book.execute_all(book.chapters(root), size, keep_going=True, timeout=SECONDS_PER_CELL, env=env):
+        failed = isinstance(ended, Exception)
+        error = f"{ended}\n{ended.__cause__}" if failed else ""
+        outcomes[path.stem] = Outcome(error, seconds_in_cells(path), 0.0 if failed else ended)
+        after_each()
+    return dict(sorted(outcomes.items()))
 
 
 def seconds_in_cells(path: Path) -> float:
@@ -125,12 +107,13 @@ def seconds_in_cells(path: Path) -> float:
 def busy() -> float:
     """How many times slower than two quiet cores this machine is now: that must not look like a slow chapter.
 
-    By a small training, since neighbours on the same host do not show in the load.
+    By the CPU seconds of a small training, since neighbours on the same host and the same core do not show in the load.
     """
     from course_lib import bench
 
-    bench.train(1, epochs=1)
-    return max(1.0, min(bench.timed(lambda: bench.train(1, epochs=5)) for _ in range(3)) / QUIET_SECONDS)
+    start = time.thread_time()
+    bench.train(1, epochs=5)
+    return (time.thread_time() - start) / QUIET_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -141,9 +124,10 @@ def executed(tmp_path_factory) -> Executed:
     if os.environ.get("CI"):
         book.vendor()  # so that CI sees live widgets; elsewhere the tests fetch nothing
     root = book.scratch(tmp_path_factory.mktemp("book"))
-    before = busy()
-    outcomes = run_chapters(root)
-    return Executed(root, outcomes, max(before, busy()))
+    busy()  # the first call does not count
+    slower = []
+    outcomes = run_chapters(root, after_each=lambda: slower.append(busy()))
+    return Executed(root, outcomes, max(1.0, statistics.median(slower)))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import contextlib
 import re
 import shutil
 import threading
+import time
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -117,6 +118,56 @@ def test_the_size_reaches_the_kernel_and_its_folder_is_the_notebooks(tmp_path):
         ran(tiny(tmp_path, new_code_cell("import os\nprint(os.environ['COURSE_SIZE'], os.getcwd())")), "paper")
     )[0]
     assert nbformat.read(path, 4).cells[1].outputs[0].text.split() == ["paper", str(path.parent)]
+
+
+def several(folder, *sources):
+    """A scratch copy with one chapter for each source."""
+    (folder / "notebooks").mkdir()
+    for number, source in enumerate(sources, 1):
+        nbformat.write(new_notebook(cells=[new_code_cell(source)]), folder / f"notebooks/0{number}_tiny.ipynb")
+    return book.chapters(folder)
+
+
+def test_two_chapters_run_at_once_with_a_thread_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(book.os, "cpu_count", lambda: 2)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    meet = """
+import os, pathlib, time
+pathlib.Path("{own}").touch()
+while not pathlib.Path("{other}").exists():
+    time.sleep(0.1)
+print(os.environ["OMP_NUM_THREADS"])"""
+    paths = several(tmp_path, meet.format(own="a", other="b"), meet.format(own="b", other="a"))
+    assert sorted(path for path, _ in book.execute_all(paths, "ci", timeout=30)) == paths
+    assert [nbformat.read(path, 4).cells[0].outputs[0].text for path in paths] == ["1\n", "1\n"]
+
+
+def test_on_one_core_the_chapters_run_in_turn(tmp_path, monkeypatch):
+    monkeypatch.setattr(book.os, "cpu_count", lambda: 1)
+    ran = []
+    monkeypatch.setattr(book, "execute", lambda path, *_, **__: (ran.append(path), time.sleep(0.1), ran.append(path)))
+    paths = several(tmp_path, "1", "2")
+    list(book.execute_all(paths))
+    assert ran == [paths[0], paths[0], paths[1], paths[1]]
+
+
+def test_the_first_chapter_that_fails_is_named_and_stops_the_others_in_their_cells(tmp_path, monkeypatch):
+    monkeypatch.setattr(book.os, "cpu_count", lambda: 2)
+    paths = several(tmp_path, "raise ValueError('planted')", "import time\ntime.sleep(100)", "open('ran', 'w')")
+    before, start = [path.read_bytes() for path in paths], time.perf_counter()
+    with pytest.raises(BookError, match=r"01_tiny, cell 0 \(raise ValueError\('planted'\)\): ValueError: planted"):
+        list(book.execute_all(paths, "ci"))
+    assert time.perf_counter() - start < 60
+    assert [path.read_bytes() for path in paths] == before
+    assert sorted(paths[0].parent.iterdir()) == paths
+
+
+def test_a_chapter_costs_what_it_computes_not_what_it_waits(tmp_path):
+    work = "import time\ntime.sleep(3)\nwhile time.process_time() < began + 1:\n    pass"
+    path = book.chapters(
+        tiny(tmp_path, new_code_cell("import time\nbegan = time.process_time()"), new_code_cell(work))
+    )[0]
+    assert 1 <= book.execute(path, "ci") < 2.5
 
 
 def test_a_chapter_without_outputs_stops_the_build(tmp_path):
@@ -311,7 +362,11 @@ def shut_folds(page) -> list[str]:
     )
 
 
-def axe(page, contrast: bool = True) -> list[str]:
+WCAG = ("wcag2a", "wcag2aa")
+BY_COLOUR = ("color-contrast", "link-in-text-block")  # the only rules of these that a colour scheme can break
+
+
+def axe(page, rules=WCAG, contrast: bool = True) -> list[str]:
     """Violations of WCAG 2 A and AA."""
     script = pytest.importorskip(
         "axe_core_python.base", reason="axe-core-python is not installed: pip install '.[dev]'"
@@ -319,7 +374,7 @@ def axe(page, contrast: bool = True) -> list[str]:
     page.evaluate(script.AXE_SCRIPT)
     # MathJax's own drawings are thousands of elements and nothing of ours: without them this is much faster.
     options = {
-        "runOnly": ["wcag2a", "wcag2aa"],
+        "runOnly": rules,
         "resultTypes": ["violations"],
         "rules": {"color-contrast": {"enabled": contrast}},
     }
@@ -332,24 +387,50 @@ def axe(page, contrast: bool = True) -> list[str]:
     ]
 
 
+def turn(page, size, scheme) -> None:
+    """Give an open page another width and colour scheme, and wait until it has settled."""
+    page.set_viewport_size(dict(zip(("width", "height"), SIZES[size], strict=True)))
+    page.emulate_media(color_scheme=scheme)
+    # The theme waits 300 ms after a resize before it makes what now scrolls reachable by keyboard; and colours fade
+    # into each other, so that a contrast measured meanwhile is nobody's.
+    page.evaluate(
+        """async () => {
+          await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+          await new Promise(done => setTimeout(done, 350));
+          const fades = Promise.allSettled(document.getAnimations().map(fade => fade.finished));
+          await Promise.race([fades, new Promise(done => setTimeout(done, 1000))]);
+        }"""
+    )
+    theme = page.evaluate("document.documentElement.dataset.theme")
+    assert theme == scheme, f"{size} {scheme}: the page's theme is {theme}"
+
+
 def vendored(site) -> bool:
     return (site / "_static/vendor/embed-amd.js").exists()
 
 
-@pytest.mark.parametrize("look", LOOKS, ids="-".join)
+def in_each_look(page) -> dict[str, list[str]]:
+    """What a width or a scheme can spoil: the layout at each of both, the colours in each scheme."""
+    found = {}
+    for size, scheme in LOOKS:
+        turn(page, size, scheme)
+        found[f"overflow, {size} {scheme}"] = overflow(page)
+        if size == "desk":
+            found[f"accessibility, {size} {scheme}"] = axe(page, WCAG if scheme == "light" else BY_COLOUR)
+        elif scheme == "light":  # colours are the same on a phone, and their contrast is nine tenths of the work
+            found[f"accessibility, {size} {scheme}"] = axe(page, contrast=False)
+    return found
+
+
 @pytest.mark.parametrize("name", book.pages())
-def test_the_page_is_whole(name, look, browser, site, address):
-    with visit(browser, f"{address}/{name}.html", *look) as seen:
-        page = seen.page
-        assert page.evaluate("document.documentElement.dataset.theme") == look[1]
+def test_the_page_is_whole(name, browser, site, address):
+    with visit(browser, f"{address}/{name}.html") as seen:
         found = {
-            "images": bad_images(page),
-            "source": raw_source(page),
-            "overflow": overflow(page),
-            # Colours are the same on a phone, and their contrast is nine tenths of the work.
-            "accessibility": axe(page, contrast=look[0] == "desk"),
-            "folds": shut_folds(page),
-            "says or asks": complaints(seen, vendored(site)),  # last, so that the clicks count too
+            "images": bad_images(seen.page),
+            "source": raw_source(seen.page),
+            **in_each_look(seen.page),
+            "folds": shut_folds(seen.page),
+            "says or asks": complaints(seen, vendored(site)),  # last, so that the turns and clicks count too
         }
         assert not {what: bad for what, bad in found.items() if bad}
 
@@ -394,3 +475,21 @@ def test_each_look_at_a_page_finds_what_is_planted(tmp_path, browser):
         assert overflow(seen.page)
         assert shut_folds(seen.page) == ["foldin"]
         assert any(line.startswith("color-contrast") for line in axe(seen.page))
+
+
+RESPONSIVE = """<!doctype html><html lang="en"><head><title>t</title><style>[data-theme=dark] p { color: #ddd; }</style>
+</head><body><main><p>pale in the dark</p><div style="width: 600px">wide on a phone</div></main><script>
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const follow = () => { document.documentElement.dataset.theme = dark.matches ? "dark" : "light"; };
+follow(); dark.onchange = follow;</script></body></html>"""
+
+
+def test_what_one_width_or_one_scheme_spoils_is_named_by_both(tmp_path, browser):
+    (tmp_path / "good.html").write_text(RESPONSIVE, encoding="utf-8")
+    (tmp_path / "stuck.html").write_text(RESPONSIVE.replace("dark.onchange = follow", ""), encoding="utf-8")
+    with served(tmp_path) as url:
+        with visit(browser, f"{url}/good.html") as seen:
+            bad = {what for what, found in in_each_look(seen.page).items() if found}
+            assert bad == {"accessibility, desk dark", "overflow, phone light", "overflow, phone dark"}
+        with visit(browser, f"{url}/stuck.html") as seen, pytest.raises(AssertionError, match="desk dark.*is light"):
+            in_each_look(seen.page)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import pytest
 from typer.testing import CliRunner
@@ -68,6 +69,20 @@ def test_a_folder_that_course_did_not_make_is_never_removed(course, tmp_path):
     (tmp_path / "mine/thesis.txt").write_text("years of work")
     done = course("book", "--out", "mine", "--no-open")
     assert done.exit_code == 1 and (tmp_path / "mine/thesis.txt").exists()
+
+
+def test_the_book_stops_with_the_message_of_the_chapter_that_failed(course, monkeypatch):
+    def fails_on_the_third(path, *args, **options):
+        if path == book.chapters(path.parents[1])[2]:
+            time.sleep(0.5)
+            raise book.BookError(f"{path.stem}, cell 4 (f()): ValueError: planted")
+        return 12.3
+
+    monkeypatch.setattr(book, "vendor", lambda root: True)
+    monkeypatch.setattr(book, "execute", fails_on_the_third)
+    done = course("book", "--no-open")
+    assert done.exit_code == 1 and "02_labels_only, cell 4 (f()): ValueError: planted" in done.output
+    assert "00_start_here: 12 s" in done.output and "Traceback" not in done.output
 
 
 def test_bench_rows_are_the_median_of_the_pairs_ratios(monkeypatch):

@@ -4,8 +4,9 @@ import nbformat
 import pytest
 from conftest import REPO, run_chapters
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from test_notebooks import every_chapter, too_early
 
-from course_lib import edition
+from course_lib import book, edition
 from course_lib.edition import EditionError, tags
 
 ALL_DONE = "def f():\n    return 1\n\n\nprint(f())"
@@ -33,16 +34,20 @@ def tiny_course(root, cells):
 
 
 def runs_elsewhere(folder, written):
-    """Run an edition away from the repository, as a reader who was handed single files does."""
+    """Run a chapter of an edition away from the repository, as a reader who was handed single files does."""
     (folder / "notebooks").mkdir(parents=True)
-    for path in written:
-        (folder / "notebooks" / path.name).write_bytes(path.read_bytes())
-    return run_chapters(folder), [nbformat.read(folder / "notebooks" / path.name, 4) for path in written]
+    (folder / "notebooks" / written.name).write_bytes(written.read_bytes())
+    return run_chapters(folder)[written.stem], nbformat.read(folder / "notebooks" / written.name, 4)
 
 
-def errors(notebook):
+def cells_of(path):
+    return nbformat.read(path, 4).cells
+
+
+def stopped_by(notebook):
+    """(id of the cell, name) of every error, in order."""
     return [
-        (cell, output.ename)
+        (cell.id, output.ename)
         for cell in notebook.cells
         if cell.cell_type == "code"
         for output in cell.outputs
@@ -50,28 +55,70 @@ def errors(notebook):
     ]
 
 
-def test_in_the_student_edition_exactly_the_checks_stop_each_with_not_done(tmp_path):
-    written = edition.student(tmp_path / "student")
-    outcomes, notebooks = runs_elsewhere(tmp_path / "away", written)
-    for path, notebook in zip(written, notebooks, strict=True):
-        assert not outcomes[path.stem].error
-        stopped = errors(notebook)
-        assert {name for _, name in stopped} == {"NotDone"}
-        assert [cell.id for cell, _ in stopped] == [cell.id for cell in notebook.cells if "check" in tags(cell)]
+# Executing an edition shows little that the executed chapter and tests/test_exercises.py do not show for each stub and
+# each solution, and takes as long as the chapter: so by default for one chapter only, for the others with `-m slow`.
+QUICKEST = "00_start_here"
+each_executed = pytest.mark.parametrize(
+    "stem",
+    [pytest.param(p.stem, marks=[] if p.stem == QUICKEST else pytest.mark.slow) for p in book.chapters()],
+)
 
 
-def test_the_student_edition_holds_no_solution(tmp_path):
-    for path in edition.student(tmp_path / "out"):
-        assert not [cell.source for cell in nbformat.read(path, 4).cells if "solution" in tags(cell)]
+def one_of(written, stem):
+    (path,) = [path for path in written if path.stem == stem]
+    return path
 
 
-def test_the_instructor_edition_runs_through_with_nothing_allowed_to_raise(tmp_path):
-    written = edition.instructor(tmp_path / "instructor")
-    outcomes, notebooks = runs_elsewhere(tmp_path / "away", written)
-    for path, notebook in zip(written, notebooks, strict=True):
-        assert not outcomes[path.stem].error
-        assert not errors(notebook)
-        assert not [cell for cell in notebook.cells if "NotImplementedError" in cell.source and "stub" in tags(cell)]
+@every_chapter
+def test_the_student_edition_is_the_chapter_without_its_solutions(path, tmp_path):
+    chapter, student = cells_of(path), cells_of(one_of(edition.student(tmp_path / "out"), path.stem))
+    assert student == [cell for cell in chapter if "solution" not in tags(cell)]
+    solutions = [cell.source for cell in chapter if "solution" in tags(cell)]
+    assert solutions and not [cell.source for cell in student if cell.source in solutions]
+    assert [c.source for c in student if "stub" in tags(c)] == [c.source for c in chapter if "stub" in tags(c)]
+
+
+@every_chapter
+def test_the_instructor_edition_is_the_chapter_with_each_solution_in_its_stub(path, tmp_path):
+    chapter, instructor = cells_of(path), cells_of(one_of(edition.instructor(tmp_path / "out"), path.stem))
+    solutions = iter([cell.source for cell in chapter if "solution" in tags(cell) and cell.cell_type == "code"])
+    kept = [cell for cell in chapter if "solution" not in tags(cell)]
+    for ours, theirs in zip(kept, instructor, strict=True):
+        if "stub" in tags(ours):
+            assert theirs.source == next(solutions) and "NotImplementedError" not in theirs.source
+            ours.source = theirs.source
+        elif "check" in tags(ours):
+            assert tags(theirs) == [tag for tag in tags(ours) if tag != "raises-exception"]
+            ours.metadata.tags = tags(theirs)
+        assert ours == theirs
+    assert not list(solutions)
+
+
+@every_chapter
+def test_no_edition_reads_a_name_that_only_the_other_gives(path, tmp_path):
+    for write in (edition.student, edition.instructor):
+        assert not too_early(nbformat.read(one_of(write(tmp_path / write.__name__), path.stem), 4))
+
+
+@every_chapter
+def test_where_the_stubs_stay_exactly_the_checks_stop_each_with_not_done(path, executed):
+    """In the chapter itself, which has run anyway: each check stands before its solution."""
+    notebook = nbformat.read(executed.root / "notebooks" / path.name, 4)
+    assert stopped_by(notebook) == [(cell.id, "NotDone") for cell in notebook.cells if "check" in tags(cell)]
+
+
+@each_executed
+def test_in_the_student_edition_exactly_the_checks_stop_each_with_not_done(stem, tmp_path):
+    outcome, notebook = runs_elsewhere(tmp_path / "away", one_of(edition.student(tmp_path / "student"), stem))
+    assert not outcome.error
+    assert stopped_by(notebook) == [(cell.id, "NotDone") for cell in notebook.cells if "check" in tags(cell)]
+
+
+@each_executed
+def test_the_instructor_edition_runs_through_with_nothing_allowed_to_raise(stem, tmp_path):
+    outcome, notebook = runs_elsewhere(tmp_path / "away", one_of(edition.instructor(tmp_path / "instructor"), stem))
+    assert not outcome.error
+    assert not stopped_by(notebook)
 
 
 def test_the_two_edits_by_hand(tmp_path):

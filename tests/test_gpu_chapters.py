@@ -70,7 +70,7 @@ def test_the_chapter_trains_on_the_gpu(path, tmp_path):
     notebook.cells.append(new_code_cell(METER))
     nbformat.write(notebook, copy)
 
-    outcome = run_chapters(root, COURSE_DEVICE="cuda", COURSE_SIZE=SIZE)[path.stem]
+    outcome = run_chapters(root, SIZE, COURSE_DEVICE="cuda")[path.stem]
     assert not outcome.error, outcome.error
     used = reading(nbformat.read(copy, 4))
     assert used["peak_mb"] > 0, f"{path.stem} never put a tensor on the GPU"
