@@ -145,6 +145,7 @@ def as_labels(
             f"`{what}` must be whole numbers; {bad.sum()} are not, such as {y[bad][:4].tolist()}. "
             "Probabilities are no labels: take their argmax, or train on several labels."
         )
+    missing = MISSING if np.isnan(missing) else missing  # NaN counts anyway
     y = np.where(gap, missing, y).astype(np.int64)
     gap = y == missing
     if (bad := ~gap & ((y < 0) | (y >= n_classes))).any():

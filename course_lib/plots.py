@@ -180,9 +180,8 @@ def curve(
         ax.set_xscale("symlog", linthresh=x[x > 0].min())
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.grid(color="#E5E5E5", linewidth=0.7)
-    at = -1.0
-    for name, end in sorted(ends.items(), key=lambda pair: pair[1]):  # push apart names that would print on each other
-        at = max(at + 0.08, ax.transAxes.inverted().transform(ax.transData.transform((x[-1], end)))[1])
+    to_axes = lambda end: ax.transAxes.inverted().transform(ax.transData.transform((x[-1], end)))[1]  # noqa: E731
+    for name, at in _apart({name: float(to_axes(end)) for name, end in ends.items()}).items():
         ax.text(1.02, at, name.replace("_", " "), transform=ax.transAxes, va="center")
     return style.with_words(fig, f"{ylabel} over {xlabel} from {x[0]:g} to {x[-1]:g}: {'; '.join(words)}.")
 
@@ -191,6 +190,13 @@ def history(record: Mapping[str, Numbers], *, title: str = "", ylabel: str = "lo
     """Draw training curves, {name: one number an epoch}, over the epochs; `model` names the blue one."""
     epochs = 1 + np.arange(len(next(iter(record.values()))))
     return curve(epochs, record, title=title, xlabel="epoch", ylabel=ylabel, model=model)
+
+
+def _apart(places: Mapping[str, float], gap: float = 0.08) -> dict[str, float]:
+    """Names moved, upwards first and then back below 1, until none prints on another; their order stays."""
+    names, up, down = sorted(places, key=places.get), -1.0, 1.0 + gap
+    moved = {name: (up := max(up + gap, places[name])) for name in names}
+    return {name: (down := min(down - gap, moved[name])) for name in reversed(names)}
 
 
 def _numbers(values) -> np.ndarray:

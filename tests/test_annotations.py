@@ -74,6 +74,10 @@ def test_255_is_missing_where_it_is_declared():
     assert data.missing == MISSING  # inside there is one code only
 
 
+def test_nan_may_be_declared_though_it_counts_anyway():
+    assert as_labels([[np.nan, 2.0, 1.0]], 3, missing=np.nan).tolist() == [[-1, 2, 1]]
+
+
 def test_nan_and_a_declared_code_can_both_be_missing():
     assert as_labels([[np.nan, 9.0, 1.0]], 3, missing=9).tolist() == [[-1, -1, 1]]
 

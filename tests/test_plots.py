@@ -247,3 +247,12 @@ def test_drawings_go_on_axes_that_are_passed():
     plots.curve([1, 2], {"trace": [1, 2]}, xlabel="lambda", ylabel="accuracy", ax=right)
     assert left.get_title(loc="left") == "left"
     assert "Confusion" in fig.get_label() and "accuracy over lambda" in fig.get_label()
+
+
+def test_names_at_the_ends_of_lines_stand_apart_in_order_and_inside():
+    crowded = {f"line {k}": [0.2, 0.99 + k / 1000] for k in range(6)}
+    ax = plots.curve([0, 1], {**crowded, "low": [0.2, 0.1]}).axes[0]
+    at = {text.get_text(): text.get_position()[1] for text in ax.texts if text.get_text() in {*crowded, "low"}}
+    heights = [at[name] for name in ("low", *crowded)]
+    assert heights == sorted(heights) and max(heights) <= 1.0001
+    assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) >= 0.0799
