@@ -17,6 +17,8 @@ from . import masks
 from .masks import Drawn
 
 WIDTH = 8
+PER = (5, 1)
+CM_LR = None
 
 LADDER = {
     "global": lambda R, L, g: EverywhereCM(R, L),
@@ -39,7 +41,7 @@ def built(method: str, drawn: Drawn, seed: int, *, lam: float = 0.01, joint: boo
         return Pixels(net, FixedCM(mean_matrices(drawn)), lam=0.0), said
     rung = LADDER[method.removesuffix("_no_trace")](R, L, seeded(77 + seed))
     weight = 0.0 if method.endswith("_no_trace") else lam
-    return Pixels(net, rung, lam=weight, joint=joint, cm_lr=2e-2 if method in ("global", "place") else None), said
+    return Pixels(net, rung, lam=weight, joint=joint, cm_lr=CM_LR), said
 
 
 def mean_matrices(drawn: Drawn) -> Tensor:
@@ -83,7 +85,7 @@ def pixels(scene: str, panel: str, methods: tuple[str, ...] = METHODS, **how: ob
 
     Source: Zhang 2020, Tables 1, 2, 4 and 5; the authors' reply, global against pixel.
     """
-    settings = [{"scene": scene, "annotators": panel, "per_item": n} for n in (5, 1)]
+    settings = [{"scene": scene, "annotators": panel, "per_item": n} for n in PER]
     return masks.compare(settings, methods, build=built, also=judged, **how)
 
 

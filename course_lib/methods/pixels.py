@@ -30,7 +30,7 @@ class Pixels(nn.Module):
         lam: float = 0.01,
         joint: bool = False,
         cm_lr: float | None = None,
-        frozen_epochs: int = 2,
+        frozen_epochs: int = 0,
     ) -> None:
         super().__init__()
         if lam < 0:
