@@ -1,4 +1,4 @@
-"""Six drawings that say one thing each. They read in grey and on a phone, and carry their alternative text.
+"""Seven drawings that say one thing each. They read in grey and on a phone, and carry their alternative text.
 
 Every drawing goes on a Figure of its own (or on the `ax` you pass), is returned as a Figure and leaves matplotlib's
 settings as they were. Show it with `described(figure, caption)`.
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import matplotlib
+import matplotlib.colors
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from torch import Tensor
 
 from course_lib import style
@@ -21,7 +23,7 @@ from course_lib.confusion import check_cm
 from course_lib.style import ANNOTATORS, BASELINES, MARKERS, MODEL, READER, TRUTH, described, interval
 
 __all__ = ["ANNOTATORS", "BASELINES", "MARKERS", "MODEL", "READER", "TRUTH", "described", "interval"]
-__all__ += ["bars_with_spread", "confusion_matrix", "confusion_row", "curve", "digits_grid", "history"]
+__all__ += ["bars_with_spread", "confusion_matrix", "confusion_row", "curve", "digits_grid", "history", "masks"]
 
 Numbers = Tensor | np.ndarray | Sequence
 
@@ -191,6 +193,48 @@ def history(record: Mapping[str, Numbers], *, title: str = "", ylabel: str = "lo
     """Draw training curves, {name: one number an epoch}, over the epochs; `model` names the blue one."""
     epochs = 1 + np.arange(len(next(iter(record.values()))))
     return curve(epochs, record, title=title, xlabel="epoch", ylabel=ylabel, model=model)
+
+
+@matplotlib.rc_context(style.STYLE)
+def masks(
+    drawn: Numbers, truth: Numbers, names: Sequence[str] | None = None, *, image: Numbers | None = None, title: str = ""
+) -> Figure:
+    """Draw masks (M, H, W) beside the truth (H, W): found white, missed blue, too much orange, background black.
+
+    With more than two classes, white is the right class and yellow another class than the true one; which class it is,
+    is not shown. -1, a pixel that was not drawn, is grey. A grey picture, `image` (H, W), comes first.
+    """
+    drawn, truth = _numbers(drawn), _numbers(truth)
+    if drawn.ndim != 3 or drawn.shape[1:] != truth.shape:
+        raise ValueError(f"`drawn` must be (M, H, W) beside truth (H, W); got {drawn.shape} and {truth.shape}.")
+    names, first, kinds = _names(names, len(drawn)), int(image is not None), list(style.PIXELS)
+    kind = np.select(
+        [drawn < 0, (drawn == 0) & (truth == 0), drawn == truth, drawn == 0, truth == 0], [5, 3, 0, 1, 2], 4
+    )
+    columns, lines = 3, -(-(len(drawn) + first) // 3)
+    height = lines * (style.WIDTH / columns * truth.shape[0] / truth.shape[1] + 0.2 * (1 + names[0].count("\n")))
+    fig = Figure(figsize=(style.WIDTH, height + 0.7), layout="constrained")
+    style.headline(fig, title)
+    axes = fig.subplots(lines, columns, squeeze=False).ravel()
+    for ax in axes:
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set(visible=True, color="#BBBBBB")
+    if first:
+        axes[0].imshow(_numbers(image), cmap="gray", interpolation="nearest")
+        axes[0].set_title("image")
+    palette = np.array([matplotlib.colors.to_rgb(colour) for colour in style.PIXELS.values()])
+    for ax, name, pixels in zip(axes[first:], names, kind, strict=False):
+        ax.imshow(palette[pixels], interpolation="nearest")
+        ax.set_title(name)
+    for ax in axes[first + len(drawn) :]:
+        ax.set_axis_off()
+    shown = [k for k in range(len(kinds)) if k < 4 or (kind == k).any()]
+    keys = [Patch(facecolor=palette[k], edgecolor=style.INK, label=kinds[k]) for k in shown]
+    fig.legend(handles=keys, loc="outside lower left", ncols=4 if len(keys) == 4 else 3, frameon=False)
+    said = [", ".join(f"{(pixels == k).sum()} {kinds[k]}" for k in shown if k != 3) for pixels in kind]
+    return style.with_words(
+        fig, "; ".join(f"{n}: {s}" for n, s in zip(names, said, strict=True)).replace("\n", " ") + "."
+    )
 
 
 def _numbers(values) -> np.ndarray:

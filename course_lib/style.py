@@ -19,6 +19,10 @@ from PIL import Image
 INK, TRUTH, MODEL, BASELINES = "#222222", "#000000", "#0072B2", ("#5F5F5F", "#949494")
 ANNOTATORS = ("#E69F00", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "*")
+PIXELS = {  # what a drawn pixel is beside the truth; in grey they run black, blue, grey, orange, yellow, white
+    "right": "#FFFFFF", "missed": "#0072B2", "too much": "#E69F00", "background": "#000000",
+    "another class": "#F0E442", "not drawn": "#7F7F7F",
+}  # fmt: skip
 READER = 5  # index of annotator six
 WIDTH = 5.0  # inches, 480 CSS pixels: shrunk to a phone's 350, 11 points are still 11 pixels
 STYLE = {f"{name}.facecolor": "white" for name in ("figure", "axes", "savefig")} | {
