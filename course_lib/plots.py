@@ -230,7 +230,14 @@ def masks(
         ax.set_axis_off()
     shown = [k for k in range(len(kinds)) if k < 4 or (kind == k).any()]
     keys = [Patch(facecolor=palette[k], edgecolor=style.INK, label=kinds[k]) for k in shown]
-    fig.legend(handles=keys, loc="outside lower left", ncols=4 if len(keys) == 4 else 3, frameon=False)
+    fig.legend(
+        handles=keys,
+        loc="outside lower left",
+        ncols=4 if len(keys) == 4 else 3,
+        frameon=False,
+        handlelength=1.2,
+        columnspacing=1,
+    )
     said = [", ".join(f"{(pixels == k).sum()} {kinds[k]}" for k in shown if k != 3) for pixels in kind]
     return style.with_words(
         fig, "; ".join(f"{n}: {s}" for n, s in zip(names, said, strict=True)).replace("\n", " ") + "."

@@ -8,7 +8,15 @@ from exercises import defined, outside
 
 from course_lib.checks import CheckFailed, NotDone, classes, em, labels_only, masks, people, rivals, start
 
-CHECKS = {0: start, 2: labels_only, 3: classes, 4: em, 5: rivals, 6: people, 7: masks}  # chapter 1's have a file of their own
+CHECKS = {
+    0: start,
+    2: labels_only,
+    3: classes,
+    4: em,
+    5: rivals,
+    6: people,
+    7: masks,
+}  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
     (0, "ill_if_positive"): start.BAYES_MISTAKES,
