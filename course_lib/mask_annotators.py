@@ -94,12 +94,13 @@ def left(truth: Tensor, images: Tensor) -> Tensor:
 
 
 def thin(width: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """A place: in and around strokes that a disc of radius `width` does not fit into."""
+    """A place: in and around strokes too thin for a disc of radius `width`, away from all that it fits into."""
 
     def place(truth: Tensor, images: Tensor) -> Tensor:
         marked = (truth > 0).numpy()
-        stays = opening(marked, disk(width)[None], mode="ignore")
-        return torch.from_numpy(dilation(marked & ~stays, disk(width + 2)[None], mode="ignore"))
+        body = dilation(opening(marked, disk(width)[None], mode="ignore"), disk(width + 1)[None], mode="ignore")
+        around = dilation(marked & ~body, disk(width + 2)[None], mode="ignore")
+        return torch.from_numpy(around & ~body)
 
     return place
 

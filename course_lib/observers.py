@@ -63,12 +63,13 @@ def chase_db1(root: str | Path | None = None, *, shrink: int = 1) -> Readings:
             f"photographs, without {missing[:3]}. Copy the set again."
         )
     pixels = lambda name, mode: torch.from_numpy(_picture(files[name], name, folder, mode))  # noqa: E731
-    images = torch.stack([pixels(f"Image_{e}.jpg", "RGB") for e in eyes]).movedim(-1, 1).float() / 255
-    drawn = [[pixels(f"Image_{e}_{o}HO.png", "L") > 0 for o in ("1st", "2nd")] for e in eyes]
-    masks = torch.stack([torch.stack(pair) for pair in drawn]).float()
-    if masks.shape[2:] != images.shape[2:]:
-        raise ValueError(f"expected masks as large as the photographs, {tuple(images.shape[2:])}; got {masks.shape}.")
-    images, masks = avg_pool2d(images, shrink), (avg_pool2d(masks, shrink) >= 0.5).long()
+    images = [pixels(f"Image_{e}.jpg", "RGB").movedim(-1, 0).float() / 255 for e in eyes]
+    drawn = [[(pixels(f"Image_{e}_{o}HO.png", "L") > 0).float() for o in ("1st", "2nd")] for e in eyes]
+    sizes = {tuple(x.shape[-2:]) for x in (*images, *(mask for pair in drawn for mask in pair))}
+    if len(sizes) > 1:
+        raise ValueError(f"expected photographs and masks of one size in {folder}; got {sorted(sizes)}.")
+    images = avg_pool2d(torch.stack(images), shrink)
+    masks = (avg_pool2d(torch.stack([torch.stack(pair) for pair in drawn]), shrink) >= 0.5).long()
     return Readings(masks, images, tuple(e[:2] for e in eyes), identities=True)
 
 

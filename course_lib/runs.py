@@ -15,7 +15,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .annotations import MISSING, Annotations
 from .confusion import of_annotators
-from .networks import n_parameters
 
 
 class Labelled:
@@ -131,7 +130,9 @@ class Runs:
         return {name: tensor.detach() for name, tensor in {**self.parameters, **self.constants}.items()}
 
     def unstack(self) -> None:
-        if self.K > 1:
+        if self.K == 1:  # as it came, so that a saved method answers to the last digit what this one does
+            self.methods[0].to(memory_format=torch.contiguous_format)
+        else:
             for k, method in enumerate(self.methods):
                 method.load_state_dict({name: tensor[k] for name, tensor in self.state().items()})
 
@@ -244,14 +245,15 @@ class Keeper:
 
 @contextmanager
 def threads_for(methods: list[nn.Module], device: torch.device) -> Iterator[None]:
-    """One thread for small networks on the CPU, while the loop runs.
+    """One thread for narrow networks on the CPU, while the loop runs.
 
     Their operations are so small that threads wait for one another longer than they work: one small MLP takes 1.8 s on
     one thread and 3.2 s on two; a narrow U-Net 10 s on one and 7.5 s on two, but 118 s where another program wants one
     of the two.
     """
     before = torch.get_num_threads()
-    if device.type == "cpu" and n_parameters(methods[0]) < 50_000:
+    wide = any(isinstance(m, nn.Conv2d) and m.weight.numel() > 20_000 for m in methods[0].modules())
+    if device.type == "cpu" and not wide:
         torch.set_num_threads(1)
     try:
         yield

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 from course_lib import experiments, fusion
-from course_lib.experiments import claims, classes
+from course_lib.experiments import claims, classes, matrices
 from course_lib.methods.trace import Trace, Vanilla
 
 HEAD = ["experiment", "size", "device", "commit", "versions", "seconds", "rows"]
@@ -208,7 +208,15 @@ def short(monkeypatch, tiny):
     monkeypatch.setattr(classes, "ROUNDS", (2,))
 
 
-ON_DIGITS = sorted(set(experiments.EXPERIMENTS) - {"labelme-crowd", "six-views"})  # those have tests beside their data
+ELSEWHERE = {
+    "labelme-crowd",
+    "six-views",
+    "annotator-groups",
+    "mask-fusion",
+    "masks-as-released",
+    "masks-missing-foreground",
+}
+ON_DIGITS = sorted(set(experiments.EXPERIMENTS) - ELSEWHERE)  # those have tests beside their data
 
 
 @pytest.mark.parametrize("name", ON_DIGITS)
@@ -218,6 +226,23 @@ def test_every_experiment_gives_every_method_on_every_setting_once(name, short):
     assert len(rows) == len({(r["method"], json.dumps(r["setting"])) for r in rows}) == len(methods) * len(settings)
     assert all(math.isfinite(value) for row in rows for value in row["metrics"].values())
     assert all({"accuracy", "count_cm_error", "dominance"} <= set(row["metrics"]) for row in rows)
+
+
+def test_matrices_are_written_entry_by_entry_and_read_back(short):
+    row = experiments.run("mean-matrices", seeds=1, size="ci", progress=False)["rows"][0]
+    for name in ("true", "mean"):
+        A = matrices.matrix(row["metrics"], name)
+        assert A.shape == (10, 10) and torch.allclose(A.sum(0), torch.ones(10), atol=2e-3)
+    A = torch.rand(3, 3).round(decimals=4)
+    assert torch.equal(matrices.matrix(matrices.entries("x", A), "x"), A)
+
+
+def test_groups_are_those_that_the_experiments_draw():
+    rows = experiments.run("annotator-groups", seeds=2, size="ci", progress=False)["rows"]
+    assert [(row["method"], row["draw"]) for row in rows] == [(panel, s) for panel in classes.PANELS for s in (0, 1)]
+    run = classes.prepare(classes.small_digits(), {"annotators": "diverse", "skill": 0.45, "per_item": 1}, 1)
+    for r in range(4):
+        assert torch.allclose(matrices.matrix(rows[-1]["metrics"], f"a{r}"), run.A[r], atol=1e-4)
 
 
 # Files

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix
+from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, f1_score, jaccard_score
 
 from course_lib.annotations import MISSING
 from course_lib.confusion import count_matrices, to_sklearn
@@ -16,7 +16,10 @@ from course_lib.metrics import (
     annotator_accuracy,
     calibration_error,
     cm_error,
+    dice,
+    iou,
     pairwise_agreement,
+    pairwise_dice,
     skill_mae,
 )
 
@@ -211,3 +214,104 @@ def test_honest_is_0_and_sure_but_wrong_is_1():
 def test_calibration_refuses_a_truth_with_an_extra_axis():
     with pytest.raises(ValueError, match="truth"):
         calibration_error(torch.rand(4, 2).log_softmax(1), torch.zeros(4, 1, dtype=torch.long))
+
+
+# Overlap of masks
+
+
+def mask(*rows: str) -> torch.Tensor:
+    return torch.tensor([[[int(c) for c in row] for row in rows]])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 4))
+def test_dice_and_iou_are_scikit_learns(seed, L):
+    generator = torch.Generator().manual_seed(seed)
+    p, t = torch.randint(L, (2, 3, 4, 5), generator=generator)
+    for function, oracle in ((dice, f1_score), (iou, jaccard_score)):
+        wanted = [
+            oracle(t[n].flatten(), p[n].flatten(), labels=range(L), average=None, zero_division=0) for n in range(3)
+        ]
+        there = torch.stack([((p == k) | (t == k)).flatten(1).any(1) for k in range(L)], 1)  # (N, L)
+        found = function(p, t, L)
+        for k in range(L):
+            if there[:, k].any():
+                assert float(found.score[k]) == pytest.approx(
+                    np.mean([w[k] for w, e in zip(wanted, there[:, k], strict=True) if e])
+                )
+        assert found.count.tolist() == there.sum(0).tolist()
+        pooled = function(p, t, L, pooled=True)
+        assert pooled.score[t.unique()].tolist() == pytest.approx(
+            oracle(t.flatten(), p.flatten(), labels=t.unique(), average=None, zero_division=0).tolist()
+        )
+
+
+def test_overlap_by_hand():
+    found = dice(mask("0110"), mask("0011"))
+    assert found.foreground == 0.5 and found.macro == 0.5
+    assert iou(mask("0110"), mask("0011")).foreground == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("function", [dice, iou])
+def test_two_empty_masks_score_as_asked(function):
+    nothing = torch.zeros(1, 4, 4).long()
+    assert math.isnan(function(nothing, nothing).foreground) and function(nothing, nothing).count.tolist() == [1, 0]
+    assert (
+        function(nothing, nothing, empty=1.0).foreground == 1 and function(nothing, nothing, empty=0.0).foreground == 0
+    )
+    assert function(nothing, nothing).macro == 1  # the background is there, and right
+
+
+def test_a_class_that_is_nowhere_is_left_out_of_the_mean():
+    truth = torch.zeros(1000, 2, 2).long()
+    truth[0, 0, 0], truth[:, 1, 1] = 2, 1
+    predicted = torch.where(truth == 2, 0, truth)
+    found = dice(predicted, truth, 4)
+    assert float(found.score[2]) == 0 and int(found.count[2]) == 1  # over one image, not .999 over a thousand
+    assert math.isnan(found.score[3]) and int(found.count[3]) == 0
+    assert found.foreground == pytest.approx((1 + 0) / 2)
+
+
+def test_the_mean_over_images_and_the_pool_of_pixels_are_two_things():
+    truth, predicted = torch.zeros(2, 10, 10).long(), torch.zeros(2, 10, 10).long()
+    truth[0, 0, 0] = 1  # missed
+    truth[1, :9, :] = truth[1, 9, :9] = 1
+    predicted[1] = truth[1]
+    assert dice(predicted, truth).foreground == 0.5
+    assert dice(predicted, truth, pooled=True).foreground == pytest.approx(198 / 199)
+
+
+def test_an_empty_answer_earns_no_foreground():
+    truth = torch.zeros(1, 10, 10).long()
+    truth[0, 0, :5] = 1
+    found = dice(torch.zeros_like(truth), truth)
+    assert found.foreground == 0 and found.macro == pytest.approx(0.487, abs=1e-3)
+
+
+def test_missing_pixels_are_in_no_count():
+    assert dice(mask("2101"), mask("2100").where(mask("2100") > 0, MISSING), 3).foreground == 1
+    with pytest.raises(ValueError, match="255"):
+        dice(mask("21"), mask("21") * 255, 3)
+
+
+def test_masks_of_unequal_shape_are_refused():
+    for p, t in ((mask("01"), mask("011")), (mask("01")[0], mask("01")[0])):
+        with pytest.raises(ValueError, match=r"\(N, H, W\)"):
+            dice(p, t)
+
+
+def test_overlap_changes_none_of_its_arguments():
+    p, t = mask("0110"), mask("0011")
+    before = p.clone(), t.clone()
+    assert dice(p, t).foreground == dice(p, t).foreground
+    iou(p, t)
+    assert torch.equal(p, before[0]) and torch.equal(t, before[1])
+
+
+def test_annotators_overlap_where_both_drew():
+    masks = torch.stack([mask("0110"), mask("0110"), mask("0011")], 1).repeat(2, 1, 1, 1)
+    masks[1, 2] = MISSING
+    found = pairwise_dice(masks)
+    assert found.tolist() == [[1, 1, 0.5], [1, 1, 0.5], [0.5, 0.5, 1]]
+    masks[0, 2] = MISSING
+    assert pairwise_dice(masks)[2].isnan().all()

@@ -9,13 +9,14 @@ from torch import nn
 from course_lib import networks
 from course_lib.annotations import Annotations
 from course_lib.methods.trace import Trace, Vanilla
-from course_lib.networks import initialised, logits_shape, mlp, n_parameters, paper_cnn, seeded, small_cnn
+from course_lib.networks import initialised, logits_shape, mlp, n_parameters, paper_cnn, seeded, small_cnn, unet
 from course_lib.training import fit, predict, predict_log_p
 
 MAKERS = {
     "mlp": lambda generator: mlp(12, 5, hidden=7, generator=generator),
     "small_cnn": lambda generator: small_cnn(3, 5, size=8, generator=generator),
     "paper_cnn": lambda generator: paper_cnn(3, 5, kernels=(2, 3, 4, 6), generator=generator),
+    "unet": lambda generator: unet(3, 5, width=2, generator=generator),
 }
 
 
@@ -62,6 +63,25 @@ def test_images_of_any_size_become_logits(size, channels):
     ):
         assert net(x).shape == (2, 5)
         assert logits_shape(net, x) == (1, 5)
+
+
+@pytest.mark.parametrize("size", [(28, 28), (27, 31), (9, 8), (4, 4), (65, 40)])
+@pytest.mark.parametrize("channels", [1, 4])
+def test_a_u_net_answers_each_pixel_of_images_of_any_size(size, channels):
+    net = unet(channels, 3, generator=seeded(0))
+    x = torch.rand(2, channels, *size)
+    assert net(x).shape == (2, 3, *size) and net.features(x).shape == (2, 8, *size)
+
+
+def test_a_u_net_looks_around():
+    """The answer at a pixel hangs on pixels many steps away, and all weights on the loss."""
+    net = unet(1, 2, generator=seeded(0))
+    x = torch.rand(1, 1, 32, 32).requires_grad_()
+    net(x)[0, 1, 16, 16].backward()
+    reach = x.grad[0, 0].nonzero()
+    assert reach.min() <= 8 and reach.max() >= 24
+    net(torch.rand(2, 1, 16, 16)).square().mean().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in net.parameters())
 
 
 def test_an_mlp_takes_features():
@@ -117,4 +137,4 @@ def test_every_public_network_is_tested_here():
         for name, value in vars(networks).items()
         if callable(value) and getattr(value, "__module__", "") == networks.__name__ and not name.startswith("_")
     }
-    assert public == {*MAKERS, "initialised", "seeded", "n_parameters", "logits_shape"}
+    assert public == {*MAKERS, "UNet", "initialised", "seeded", "n_parameters", "logits_shape"}

@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, masks, people
+from . import classes, masks, matrices, people
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -32,6 +32,8 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "robust-flippers": partial(classes.robust_curve, "pairwise_flippers"),
     "robust-spammers": partial(classes.robust_curve, "hammer_spammers"),
     "break-point": classes.break_point,
+    "mean-matrices": matrices.mean_matrices,
+    "annotator-groups": matrices.annotator_groups,
     "sensitivity": classes.sensitivity,
     "labelme-crowd": people.labelme_crowd,
     "six-views": people.six_views,

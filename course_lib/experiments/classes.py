@@ -150,8 +150,12 @@ def compare(
     size: str,
     device: str | None = None,
     progress: bool = True,
+    also: Callable[[nn.Module, Run], dict] = lambda method, run: {},
 ) -> list[dict]:
-    """Every method on every setting and seed: the same digits, annotators, labels and first weights for each."""
+    """Every method on every setting and seed: the same digits, annotators, labels and first weights for each.
+
+    also: further numbers for a row's metrics.
+    """
     ways = methods if isinstance(methods, dict) else {name: METHODS[name] for name in methods}
     budget = vars(sized(size, epochs=(12, 20, 200), batch_size=(64, 64, 50)))
     digits = paper_digits() if size == "paper" else small_digits()
@@ -176,7 +180,7 @@ def compare(
         cost = {"seconds": round(seconds / len(stack), 3), "peak_mb": round(histories[-1].peak_mb)}
         for (name, run), method in zip(stack, built, strict=True):
             key = {"method": name, "setting": run.setting, "draw": run.seed, "seed": run.seed}
-            rows.append({**key, **cost, "metrics": score(method, run, digits)})
+            rows.append({**key, **cost, "metrics": score(method, run, digits) | also(method, run)})
     return rows
 
 
@@ -211,7 +215,7 @@ def score(method: nn.Module, run: Run, digits: Digits) -> dict[str, float]:
 # ---- the papers' tables and figures ----------------------------------------------------------------------------------
 
 
-def _settings(panel: str, skills: Sequence[float], per_item: Sequence[int]) -> list[dict]:
+def settings_of(panel: str, skills: Sequence[float], per_item: Sequence[int]) -> list[dict]:
     return [{"annotators": panel, "skill": s, "per_item": n} for n in per_item for s in skills]
 
 
@@ -223,7 +227,7 @@ def trace_mnist5k(**how: object) -> list[dict]:
 
     Source: Tanno 2019, Fig. 3 and 6 (b), on 5,000 digits.
     """
-    settings = _settings("pairwise_flippers", (0.45, 0.35), (1,))
+    settings = settings_of("pairwise_flippers", (0.45, 0.35), (1,))
     return compare(settings, ("oracle", "trace", "no_trace", "vanilla"), **how)
 
 
@@ -232,7 +236,7 @@ def trace_spammers(**how: object) -> list[dict]:
 
     Source: Tanno 2019, Fig. 9 and 11, on 5,000 digits.
     """
-    settings = _settings("hammer_spammers", (0.2,), (1, 5))
+    settings = settings_of("hammer_spammers", (0.2,), (1, 5))
     return compare(settings, ("oracle", "trace", "no_trace", "joint", "vanilla"), **how)
 
 
@@ -242,7 +246,7 @@ EVERYBODY += ("doctor_net", "dawid_skene", "single_cm", "soft_labels", "vanilla"
 
 def diverse_table(**how: object) -> list[dict]:
     """Four annotators of different kinds, dense and one label an image; all methods. Source: Tanno 2019, Table 1."""
-    return compare(_settings("diverse", (0.45,), (4, 1)), EVERYBODY, **how)
+    return compare(settings_of("diverse", (0.45,), (4, 1)), EVERYBODY, **how)
 
 
 def skill_curve(panel: str, **how: object) -> list[dict]:
@@ -251,18 +255,18 @@ def skill_curve(panel: str, **how: object) -> list[dict]:
     Source: Tanno 2019, Fig. 3 (flippers), Fig. 9 (hammer-spammers), Fig. 11 (trace on and off).
     """
     methods = ("oracle", "trace", "no_trace", "joint", "gem", "gem_net", "mbem", "mbem_uniform", "vanilla")
-    return compare(_settings(panel, SKILLS, (5, 1)), methods, **how)
+    return compare(settings_of(panel, SKILLS, (5, 1)), methods, **how)
 
 
 def robust_curve(panel: str, **how: object) -> list[dict]:
     """Against rivals that know of noise but not of annotators. Source: Tanno 2019, Fig. 6 and 10."""
     methods = ("oracle", "trace", "single_cm", "bootstrap_soft", "bootstrap_hard", "doctor_net", "soft_labels")
-    return compare(_settings(panel, SKILLS, (5, 1)), (*methods, "vanilla", "vanilla_last"), **how)
+    return compare(settings_of(panel, SKILLS, (5, 1)), (*methods, "vanilla", "vanilla_last"), **how)
 
 
 def break_point(**how: object) -> list[dict]:
     """Where dominance ends: matrices started at the identity and at the truth. Source: Tanno 2019, Fig. 4."""
-    settings = _settings("pairwise_flippers", (0.2, 0.25, 0.3, 0.35), (5, 1))
+    settings = settings_of("pairwise_flippers", (0.2, 0.25, 0.3, 0.35), (5, 1))
     return compare(settings, ("oracle", "trace", "trace_from_truth", "gem", "mbem_uniform"), **how)
 
 
@@ -275,5 +279,5 @@ def sensitivity(**how: object) -> list[dict]:
     ways = {f"trace_{lam:g}": Way(traced(lam), "trace") for lam in LAMBDAS}
     for name in ("gem", "gem_net", "mbem", "mbem_uniform"):
         ways |= {f"{name}_{T}": Way(METHODS[name].build, f"{name}_{T}", rounds=T) for T in ROUNDS}
-    settings = _settings("pairwise_flippers", (0.35,), (5, 1)) + _settings("hammer_spammers", (0.2,), (5, 1))
+    settings = settings_of("pairwise_flippers", (0.35,), (5, 1)) + settings_of("hammer_spammers", (0.2,), (5, 1))
     return compare(settings, ways, **how)

@@ -65,7 +65,7 @@ def mask_fusion(*, seeds: int, size: str, device: str | None = None, progress: b
 
     Source: Zhang 2020, section 4.1: the labels that its baselines are trained on.
     """
-    P = sized(size, train=(32, 400, 4000))
+    P = sized(size, train=(16, 200, 4000))
     settings = [{"scene": "digits", "annotators": panel} for panel in PANELS if panel != "three_classes"]
     settings += [{"scene": "lesions", "annotators": panel} for panel in ("as_released", "missing_foreground")]
     settings += [{"scene": name, "annotators": "three_classes"} for name in ("shapes", "tumours")]
