@@ -208,9 +208,8 @@ def masks(
     if drawn.ndim != 3 or drawn.shape[1:] != truth.shape:
         raise ValueError(f"`drawn` must be (M, H, W) beside truth (H, W); got {drawn.shape} and {truth.shape}.")
     names, first, kinds = _names(names, len(drawn)), int(image is not None), list(style.PIXELS)
-    kind = np.select(
-        [drawn < 0, (drawn == 0) & (truth == 0), drawn == truth, drawn == 0, truth == 0], [5, 3, 0, 1, 2], 4
-    )
+    nothing = (drawn == 0) & (truth == 0)
+    kind = np.select([drawn < 0, nothing, drawn == truth, drawn == 0, truth == 0], [5, 3, 0, 1, 2], 4)  # into PIXELS
     columns, lines = 3, -(-(len(drawn) + first) // 3)
     height = lines * (style.WIDTH / columns * truth.shape[0] / truth.shape[1] + 0.2 * (1 + names[0].count("\n")))
     fig = Figure(figsize=(style.WIDTH, height + 0.7), layout="constrained")
@@ -230,18 +229,13 @@ def masks(
         ax.set_axis_off()
     shown = [k for k in range(len(kinds)) if k < 4 or (kind == k).any()]
     keys = [Patch(facecolor=palette[k], edgecolor=style.INK, label=kinds[k]) for k in shown]
-    fig.legend(
-        handles=keys,
-        loc="outside lower left",
-        ncols=4 if len(keys) == 4 else 3,
-        frameon=False,
-        handlelength=1.2,
-        columnspacing=1,
-    )
-    said = [", ".join(f"{(pixels == k).sum()} {kinds[k]}" for k in shown if k != 3) for pixels in kind]
-    return style.with_words(
-        fig, "; ".join(f"{n}: {s}" for n, s in zip(names, said, strict=True)).replace("\n", " ") + "."
-    )
+    tight = {"frameon": False, "handlelength": 1.2, "columnspacing": 1}
+    fig.legend(handles=keys, loc="outside lower left", ncols=4 if len(keys) == 4 else 3, **tight)
+    words = [
+        f"{n}: " + ", ".join(f"{(k == i).sum()} {kinds[i]}" for i in shown if i != 3)
+        for n, k in zip(names, kind, strict=True)
+    ]
+    return style.with_words(fig, "; ".join(words).replace("\n", " ") + ".")
 
 
 def _numbers(values) -> np.ndarray:

@@ -355,7 +355,7 @@ for name in panels:
         print(f"  {who:>6}: sensitivity believed {believed:.2f}, true {true:.2f}")
 
 # %% [markdown]
-# On `as_released` STAPLE takes *over* for the perfect one, and *good* for somebody who misses half. The two who draw too
+# On `as_released` STAPLE takes *over* for the perfect one, and *good* for somebody who misses more than half. The two who draw too
 # wide agree with each other on the rim, pixel after pixel, and to {eq}`eq-ch7-e` two who agree are two witnesses. How far
 # are they from independent? If they were, knowing what *over* says of a background pixel would tell nothing of *wrong*:
 
