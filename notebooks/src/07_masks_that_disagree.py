@@ -69,7 +69,7 @@ book.card(7)
 
 # %% tags=["parameters"]
 P = training.sized(  # (ci, lesson, paper)
-    images=(100, 1200, 3600),  # pictures whose masks are fused, and on which networks are trained
+    images=(100, 800, 3600),  # pictures whose masks are fused, and on which networks are trained
     tested=(60, 400, 1000),
     epochs=(6, 7, 20),
     batch_size=(10, 32, 64),
@@ -446,8 +446,8 @@ for (name, how), score in learned.items():
 
 
 # %% [markdown]
-# A network repeats what it was shown, habits included: it learns STAPLE's wide rims as faithfully as the vote's gaps. The
-# order of the masks is the order of the networks:
+# A network repeats what it was shown, habits included: it learns STAPLE's wide rims as faithfully as the vote's gaps. On
+# each panel, the better masks make the better network:
 
 # %%
 def outcome(sentence, seen):
