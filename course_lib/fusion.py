@@ -40,12 +40,15 @@ class Fused:
 
     @property
     def sensitivity(self) -> Tensor:
-        """(..., R, L): how often each annotator says j where the truth is j; NaN for a class that nobody ever said.
+        """How often each annotator says j where the truth is j; NaN for a class that nobody ever said.
 
-        With two classes [..., 1] is what medicine calls sensitivity, [..., 0] specificity.
+        (R, L) for classes, (G, R, L) for masks, (N, R, L, h, w) in windows. Of two classes, 1 has what medicine calls
+        sensitivity, 0 specificity.
         """
-        diagonal = self.A.diagonal(dim1=-2, dim2=-1)  # (..., R, L)
-        return torch.where(self.prior[..., None, :] > 0, diagonal, torch.nan)
+        if self.A.ndim == 3:
+            return torch.where(self.prior > 0, self.A.diagonal(dim1=1, dim2=2), torch.nan)
+        diagonal = self.A.diagonal(dim1=2, dim2=3).movedim(-1, 2)  # (G, R, L, ...)
+        return torch.where(self.prior[:, None] > 0, diagonal, torch.nan)
 
 
 def mean_label(labels: Tensor, n_classes: int) -> Tensor:
@@ -113,6 +116,7 @@ def dawid_skene(
     patterns = Patterns(labels, n_classes, people)
     em = EM(patterns, patterns.counts(), smoothing=smoothing)
     steps = em.run(max_iterations, tolerance)
+    _warn_alone(em.several)
     p = torch.from_numpy(em.W[patterns.index, 0])  # (N, L)
     found = Fused(p, em.matrices()[0], torch.from_numpy(em.prior[0]), patterns.n_labels(), *_settled(steps, tolerance))
     return _warned(found, "Dawid-Skene")
@@ -147,10 +151,13 @@ def staple(
         em = EM(patterns, counts, smoothing=smoothing, keep_prior=True)
         steps = em.run(max_iterations, tolerance)
         p = patterns.look_up(em.W)  # (N, L, H, W)
-        parts.append((p, em.matrices(), torch.from_numpy(em.prior), patterns.n_labels(), steps, em.doubts()))
+        parts.append(
+            (p, em.matrices(), torch.from_numpy(em.prior), patterns.n_labels(), steps, em.several, em.doubts())
+        )
     found = _joined(parts, tolerance)
+    _warn_alone(np.concatenate([part[5] for part in parts]))
     for doubt, what in zip(
-        map(np.concatenate, zip(*(part[5] for part in parts), strict=True)),
+        map(np.concatenate, zip(*(part[6] for part in parts), strict=True)),
         ("contradicts the vote on most pixels in dispute", "finds most annotators worse than guessing"),
         strict=True,
     ):
@@ -202,7 +209,8 @@ def spatial_staple(
         p = patterns.blend(em.W.reshape(patterns.U, n, h, w, n_classes), side)
         A = em.matrices().unflatten(0, (n, h, w)).movedim((1, 2), (-2, -1))  # (n, R, L, L, h, w)
         prior = torch.from_numpy(em.prior).unflatten(0, (n, h, w)).movedim(-1, 1)  # (n, L, h, w)
-        parts.append((p, A, prior, patterns.n_labels(), steps))
+        parts.append((p, A, prior, patterns.n_labels(), steps, world.several))
+    _warn_alone(np.concatenate([part[5] for part in parts]))
     return _warned(_joined(parts, tolerance), "Spatial STAPLE")
 
 
@@ -269,6 +277,14 @@ def _settled(steps: tuple[int, float], tolerance: float) -> tuple[bool, int, flo
 def _joined(parts: list[tuple], tolerance: float) -> Fused:
     tensors = [torch.cat(column) if len(column) > 1 else column[0] for column in list(zip(*parts, strict=True))[:4]]
     return Fused(*tensors, *_settled(tuple(max(part[4][i] for part in parts) for i in (0, 1)), tolerance))
+
+
+def _warn_alone(several: np.ndarray) -> None:
+    if not several.all():
+        of = "" if len(several) == 1 else f" in {(~several).sum()} of {len(several)} images"
+        warnings.warn(
+            f"no item has two labels{of}: the labels stand, and reliability is not identifiable.", stacklevel=3
+        )
 
 
 def _warned(found: Fused, name: str) -> Fused:

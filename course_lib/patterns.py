@@ -8,7 +8,6 @@ groups at once.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -136,14 +135,14 @@ class EM:
             self.W = start.copy()
         self.A = self._count(self.W * self.counts[:, :, None], self.smoothing)
 
+    @property
+    def several(self) -> np.ndarray:
+        """(G,) bool: groups in which some item has two labels; elsewhere nothing shows who is reliable."""
+        return ((self.counts > 0) & (self.patterns.heard[:, None] > 1)).any(0)
+
     def run(self, max_iterations: int, tolerance: float) -> tuple[int, float]:
         """Until no W moves by more than `tolerance`: how many steps it took, and how far the last one moved."""
-        several = ((self.counts > 0) & (self.patterns.heard[:, None] > 1)).any(0)  # (G,)
-        if not several.all():  # the start already explains their labels; smoothing would only pull towards one class
-            of = "" if len(several) == 1 else f" in {(~several).sum()} of {len(several)}"
-            warnings.warn(
-                f"no item has two labels{of}: the labels stand, and reliability is not identifiable.", stacklevel=4
-            )
+        several = self.several  # where the start already explains all labels, smoothing would only pull to one class
         active, change, iteration = np.flatnonzero(several), np.zeros(len(several)), 0
         change[active] = np.inf
         while iteration < max_iterations and active.size:

@@ -1,4 +1,4 @@
-"""Six drawings that say one thing each. They read in grey and on a phone, and carry their alternative text.
+"""Seven drawings that say one thing each. They read in grey and on a phone, and carry their alternative text.
 
 Every drawing goes on a Figure of its own (or on the `ax` you pass), is returned as a Figure and leaves matplotlib's
 settings as they were. Show it with `described(figure, caption)`.
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import matplotlib
+import matplotlib.colors
 import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from torch import Tensor
 
 from course_lib import style
@@ -21,7 +23,7 @@ from course_lib.confusion import check_cm
 from course_lib.style import ANNOTATORS, BASELINES, MARKERS, MODEL, READER, TRUTH, described, interval
 
 __all__ = ["ANNOTATORS", "BASELINES", "MARKERS", "MODEL", "READER", "TRUTH", "described", "interval"]
-__all__ += ["bars_with_spread", "confusion_matrix", "confusion_row", "curve", "digits_grid", "history"]
+__all__ += ["bars_with_spread", "confusion_matrix", "confusion_row", "curve", "digits_grid", "history", "masks"]
 
 Numbers = Tensor | np.ndarray | Sequence
 
@@ -181,7 +183,7 @@ def curve(
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.grid(color="#E5E5E5", linewidth=0.7)
     to_axes = lambda end: ax.transAxes.inverted().transform(ax.transData.transform((x[-1], end)))[1]  # noqa: E731
-    for name, at in _apart({name: float(to_axes(end)) for name, end in ends.items()}).items():
+    for name, at in style.apart({name: float(to_axes(end)) for name, end in ends.items()}).items():
         ax.text(1.02, at, name.replace("_", " "), transform=ax.transAxes, va="center")
     return style.with_words(fig, f"{ylabel} over {xlabel} from {x[0]:g} to {x[-1]:g}: {'; '.join(words)}.")
 
@@ -192,11 +194,47 @@ def history(record: Mapping[str, Numbers], *, title: str = "", ylabel: str = "lo
     return curve(epochs, record, title=title, xlabel="epoch", ylabel=ylabel, model=model)
 
 
-def _apart(places: Mapping[str, float], gap: float = 0.08) -> dict[str, float]:
-    """Names moved, upwards first and then back below 1, until none prints on another; their order stays."""
-    names, up, down = sorted(places, key=places.get), -1.0, 1.0 + gap
-    moved = {name: (up := max(up + gap, places[name])) for name in names}
-    return {name: (down := min(down - gap, moved[name])) for name in reversed(names)}
+@matplotlib.rc_context(style.STYLE)
+def masks(
+    drawn: Numbers, truth: Numbers, names: Sequence[str] | None = None, *, image: Numbers | None = None, title: str = ""
+) -> Figure:
+    """Draw masks (M, H, W) beside the truth (H, W): found white, missed blue, too much orange, background black.
+
+    With more than two classes, white is the right class and yellow another class than the true one; which class it is,
+    is not shown. -1, a pixel that was not drawn, is grey. A grey picture, `image` (H, W), comes first.
+    """
+    drawn, truth = _numbers(drawn), _numbers(truth)
+    if drawn.ndim != 3 or drawn.shape[1:] != truth.shape:
+        raise ValueError(f"`drawn` must be (M, H, W) beside truth (H, W); got {drawn.shape} and {truth.shape}.")
+    names, first, kinds = _names(names, len(drawn)), int(image is not None), list(style.PIXELS)
+    nothing = (drawn == 0) & (truth == 0)
+    kind = np.select([drawn < 0, nothing, drawn == truth, drawn == 0, truth == 0], [5, 3, 0, 1, 2], 4)  # into PIXELS
+    columns, lines = 3, -(-(len(drawn) + first) // 3)
+    height = lines * (style.WIDTH / columns * truth.shape[0] / truth.shape[1] + 0.2 * (1 + names[0].count("\n")))
+    fig = Figure(figsize=(style.WIDTH, height + 0.7), layout="constrained")
+    style.headline(fig, title)
+    axes = fig.subplots(lines, columns, squeeze=False).ravel()
+    for ax in axes:
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set(visible=True, color="#BBBBBB")
+    if first:
+        axes[0].imshow(_numbers(image), cmap="gray", interpolation="nearest")
+        axes[0].set_title("image")
+    palette = np.array([matplotlib.colors.to_rgb(colour) for colour in style.PIXELS.values()])
+    for ax, name, pixels in zip(axes[first:], names, kind, strict=False):
+        ax.imshow(palette[pixels], interpolation="nearest")
+        ax.set_title(name)
+    for ax in axes[first + len(drawn) :]:
+        ax.set_axis_off()
+    shown = [k for k in range(len(kinds)) if k < 4 or (kind == k).any()]
+    keys = [Patch(facecolor=palette[k], edgecolor=style.INK, label=kinds[k]) for k in shown]
+    tight = {"frameon": False, "handlelength": 1.2, "columnspacing": 1}
+    fig.legend(handles=keys, loc="outside lower left", ncols=4 if len(keys) == 4 else 3, **tight)
+    words = [
+        f"{n}: " + ", ".join(f"{(k == i).sum()} {kinds[i]}" for i in shown if i != 3)
+        for n, k in zip(names, kind, strict=True)
+    ]
+    return style.with_words(fig, "; ".join(words).replace("\n", " ") + ".")
 
 
 def _numbers(values) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import fill
 
@@ -19,6 +19,10 @@ from PIL import Image
 INK, TRUTH, MODEL, BASELINES = "#222222", "#000000", "#0072B2", ("#5F5F5F", "#949494")
 ANNOTATORS = ("#E69F00", "#56B4E9", "#009E73", "#D55E00", "#CC79A7", "#F0E442")
 MARKERS = ("o", "s", "^", "D", "v", "*")
+PIXELS = {  # what a drawn pixel is beside the truth; in grey they run black, blue, grey, orange, yellow, white
+    "right": "#FFFFFF", "missed": "#0072B2", "too much": "#E69F00", "background": "#000000",
+    "another class": "#F0E442", "not drawn": "#7F7F7F",
+}  # fmt: skip
 READER = 5  # index of annotator six
 WIDTH = 5.0  # inches, 480 CSS pixels: shrunk to a phone's 350, 11 points are still 11 pixels
 STYLE = {f"{name}.facecolor": "white" for name in ("figure", "axes", "savefig")} | {
@@ -114,3 +118,10 @@ def method_look(method: str, model: str, k: int) -> dict:
     if method in (model, "oracle", "truth"):
         return {"color": MODEL if method == model else TRUTH, "marker": "o" if method == model else "s"}
     return {"color": BASELINES[k % 2], "linestyle": ("--", ":", "-.")[k % 3], "marker": "^vDPX<>"[k % 7]}
+
+
+def apart(places: Mapping[str, float], gap: float = 0.08) -> dict[str, float]:
+    """Names moved, upwards first and then back below 1, until none prints on another; their order stays."""
+    names, up, down = sorted(places, key=places.get), -1.0, 1.0 + gap
+    moved = {name: (up := max(up + gap, places[name])) for name in names}
+    return {name: (down := min(down - gap, moved[name])) for name in reversed(names)}

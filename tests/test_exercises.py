@@ -6,9 +6,17 @@ import pytest
 import torch
 from exercises import defined, outside
 
-from course_lib.checks import CheckFailed, NotDone, classes, em, labels_only, people, rivals, start
+from course_lib.checks import CheckFailed, NotDone, classes, em, labels_only, masks, people, rivals, start
 
-CHECKS = {0: start, 2: labels_only, 3: classes, 4: em, 5: rivals, 6: people}  # chapter 1's have a file of their own
+CHECKS = {
+    0: start,
+    2: labels_only,
+    3: classes,
+    4: em,
+    5: rivals,
+    6: people,
+    7: masks,
+}  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
     (0, "ill_if_positive"): start.BAYES_MISTAKES,
@@ -32,8 +40,12 @@ TABLES = {
     (6, "skill_interval"): people.INTERVAL_MISTAKES,
     (6, "weighted_vote"): people.VOTE_MISTAKES,
     (6, "too_few"): people.THIN_MISTAKES,
+    (7, "mean_dice"): masks.DICE_MISTAKES,
+    (7, "pattern_matrices"): masks.PATTERN_MISTAKES,
+    (7, "thick_only"): masks.THIN_MISTAKES,
+    (7, "two_panels"): masks.PANEL_MISTAKES,
 }
-ANSWERS = {"contest": "design"}  # where the reader's function has another name than its check
+ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
 NONSENSE = {0: (object(),), 2: (object(),), 6: (3,)}
 

@@ -47,6 +47,7 @@ def every_figure() -> dict[str, Figure]:
         "bars_with_spread": plots.bars_with_spread(ROWS, "accuracy", title="The trace wins"),
         "curve": plots.curve([0, 0.01, 0.1], {"trace": rng.random((3, 3)), "vanilla": [0.1, 0.2, 0.3]}, title="Up"),
         "history": plots.history({"loss": [3.0, 2.0, 1.5]}, title="Down"),
+        "masks": plots.masks(rng.integers(0, 2, (8, 28, 28)), images[0] > 0.7, image=images[0], title="They differ"),
     }
 
 
@@ -73,7 +74,7 @@ def test_a_dark_style_of_the_reader_does_not_make_the_figures_unreadable():
 
 
 @pytest.mark.parametrize(
-    "name", ["confusion_matrix", "confusion_row", "digits_grid", "bars_with_spread", "curve", "history"]
+    "name", ["confusion_matrix", "confusion_row", "digits_grid", "bars_with_spread", "curve", "history", "masks"]
 )
 def test_every_figure_is_small_fits_a_phone_and_describes_itself(figures, name):
     shown = plots.described(figures[name], "What to see <here>.")
@@ -85,7 +86,7 @@ def test_every_figure_is_small_fits_a_phone_and_describes_itself(figures, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["confusion_matrix", "confusion_row", "digits_grid", "bars_with_spread", "curve", "history"]
+    "name", ["confusion_matrix", "confusion_row", "digits_grid", "bars_with_spread", "curve", "history", "masks"]
 )
 def test_nothing_is_cut_off_at_the_edge(figures, name):
     shade = pixels(figures[name])
@@ -256,3 +257,45 @@ def test_names_at_the_ends_of_lines_stand_apart_in_order_and_inside():
     heights = [at[name] for name in ("low", *crowded)]
     assert heights == sorted(heights) and max(heights) <= 1.0001
     assert min(b - a for a, b in zip(heights, heights[1:], strict=False)) >= 0.0799
+
+
+def shown_colours(fig: Figure, panel: int) -> np.ndarray:
+    return np.asarray(fig.axes[panel].images[0].get_array())
+
+
+def colour(kind: str) -> tuple[float, ...]:
+    return matplotlib.colors.to_rgb(style.PIXELS[kind])
+
+
+def legend(fig: Figure) -> list[str]:
+    return [text.get_text() for text in fig.legends[0].get_texts()]
+
+
+def test_a_mask_is_white_where_right_blue_where_missed_and_orange_where_too_much():
+    fig = plots.masks(torch.tensor([[[1, 1, 0, 0]]]), torch.tensor([[1, 0, 1, 0]]), ["mine"])
+    want = [colour(kind) for kind in ("right", "too much", "missed", "background")]
+    assert np.allclose(shown_colours(fig, 0), [want])
+    assert legend(fig) == ["right", "missed", "too much", "background"]
+    assert fig.get_label() == "mine: 1 right, 1 missed, 1 too much."
+
+
+def test_another_class_than_the_true_one_is_yellow_and_what_was_not_drawn_is_grey():
+    fig = plots.masks(np.array([[[2, 1, 2, 0, 2, -1]]]), np.array([[2, 2, 0, 1, 1, 1]]))
+    want = [colour(k) for k in ("right", "another class", "too much", "missed", "another class", "not drawn")]
+    assert np.allclose(shown_colours(fig, 0), [want])
+    assert legend(fig)[4:] == ["another class", "not drawn"]
+    assert "annotator 1: 1 right, 1 missed, 1 too much, 2 another class, 1 not drawn" in fig.get_label()
+
+
+def test_masks_stand_in_rows_of_three_after_the_picture_and_their_shapes_must_agree():
+    fig = plots.masks(np.zeros((3, 4, 6)), np.zeros((4, 6)), ["a", "b", "c"], image=np.ones((4, 6)))
+    assert [ax.get_title(loc="left") for ax in fig.axes[:4]] == ["image", "a", "b", "c"]
+    assert len(fig.axes) == 6 and not fig.axes[5].axison
+    for drawn in (np.zeros((4, 6)), np.zeros((2, 6, 4))):
+        with pytest.raises(ValueError, match="must be"):
+            plots.masks(drawn, np.zeros((4, 6)))
+
+
+def test_the_colours_of_pixels_can_be_told_apart_in_grey():
+    grey = [np.dot(colour(kind), [0.299, 0.587, 0.114]) for kind in style.PIXELS]
+    assert np.diff(sorted(grey)).min() > 0.1

@@ -221,8 +221,9 @@ def test_one_label_an_image_is_returned_with_a_warning():
     masks = random_masks(3)
     only = torch.where((torch.arange(4) == 2)[:, None, None], masks, MISSING)
     for fuse in (staple, spatial_staple):
-        with pytest.warns(UserWarning, match="reliability is not identifiable"):
+        with pytest.warns(UserWarning, match="reliability is not identifiable") as caught:
             assert torch.equal(fuse(only, 2).labels, masks[:, 2])
+        assert len([w for w in caught if "identifiable" in str(w.message)]) == 1
 
 
 def test_within_the_box_padding_changes_nothing():
@@ -284,6 +285,11 @@ def test_windows_find_annotators_who_err_in_one_place():
         assert right(spatial_staple(masks, 2)) > right(staple(masks, 2)) + 0.02
     found = spatial_staple(masks, 2, window=12)
     assert found.A.shape == (6, 5, 2, 2, 12, 12) and found.prior.shape == (6, 2, 12, 12)
+    assert found.sensitivity.shape == (6, 5, 2, 12, 12)
+    seen = found.prior[:, 1] > 0  # (N, h, w)
+    assert torch.equal(found.sensitivity[:, 3, 1][seen], found.A[:, 3, 1, 1][seen])
+    left_of, right_of = (found.sensitivity[:, 3, 1, :, part].nanmean() for part in (slice(0, 5), slice(7, 12)))
+    assert right_of > left_of + 0.3  # the fourth sees nothing on the left
 
 
 def test_a_heavy_prior_gives_the_global_matrices():
