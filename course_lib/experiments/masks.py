@@ -113,7 +113,7 @@ def compare(
 
     build: makes a method and what it is fitted to, as `built`, the default. also: further numbers for its metrics.
     """
-    P = sized(size, train=(64, 1200, 60_000), test=(32, 400, 10_000), epochs=(2, 6, 20), batch_size=(16, 32, 64))
+    P = sized(size, train=(160, 1200, 60_000), test=(64, 400, 10_000), epochs=(4, 6, 20), batch_size=(10, 32, 64))
     rows = []
     for setting in settings:
         for seed in range(seeds):
