@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from .annotations import Annotations, as_images
-from .diagnose import identifiability_warnings
+from .diagnose import collapse_warnings, identifiability_warnings
 from .networks import seeded
 from .runs import Keeper, Labelled, Runs, read_tensors, settings, threads_for, write_tensors
 
@@ -170,9 +170,17 @@ def fit(
 
 def warn_of(methods: list[nn.Module], data: Sequence[Annotations]) -> None:
     """Warns a reader's own run, one method, of matrices not to be trusted yet; experiments judge by many draws."""
+    sentences = []
     if len(methods) == 1 and hasattr(methods[0], "confusion"):
-        for sentence in identifiability_warnings(data[0], methods[0].confusion()):
-            warnings.warn(sentence, stacklevel=3)
+        sentences = identifiability_warnings(data[0], methods[0].confusion())
+    elif len(methods) == 1 and data[0].labels.ndim == 4:
+        few = data[0].items(slice(0, 32))
+        with torch.no_grad():
+            log_A = methods[0].log_A(few.images.to(next(methods[0].parameters()).device))
+        if log_A is not None:
+            sentences = collapse_warnings(predict_log_p(methods[0], few.images), log_A.cpu(), few.labels)
+    for sentence in sentences:
+        warnings.warn(sentence, stacklevel=3)
 
 
 def check_fit(method: nn.Module, data: Annotations) -> None:

@@ -6,9 +6,11 @@ import torch
 from course_lib.annotations import MISSING, Annotations
 from course_lib.annotators import annotate, pairwise_flippers
 from course_lib.confusion import GlobalCM, dominance
-from course_lib.diagnose import identifiability_warnings
+from course_lib.diagnose import collapse_warnings, identifiability_warnings
+from course_lib.methods.pixels import Pixels
 from course_lib.methods.trace import Trace
-from course_lib.networks import mlp, seeded
+from course_lib.networks import mlp, seeded, unet
+from course_lib.pixel_cms import EverywhereCM
 from course_lib.training import fit
 
 
@@ -98,3 +100,56 @@ def identity_but_for_zero() -> torch.Tensor:
     A = torch.eye(3).repeat(3, 1, 1)
     A[:, :, 0] = torch.tensor([0.0, 1.0, 0.0])
     return A
+
+
+# Masks
+
+
+def masks_of(share: float) -> torch.Tensor:
+    """(4, 1, 10, 10): the first rows marked."""
+    return (torch.arange(10) < 10 * share).long()[None, None, :, None].expand(4, 1, 10, 10)
+
+
+def sure(mask: torch.Tensor) -> torch.Tensor:
+    return torch.stack([1 - mask, mask], 1).float().clamp(min=1e-6).log()
+
+
+SHARP = torch.tensor([[0.9, 0.2], [0.1, 0.8]]).log().reshape(1, 1, 2, 2, 1, 1)
+LABELS = torch.cat([masks_of(0.2), masks_of(0.4), masks_of(0.0)], 1)
+
+
+def test_a_sound_model_hears_nothing():
+    assert collapse_warnings(sure(masks_of(0.3)[:, 0]), SHARP, LABELS) == []
+
+
+def test_more_foreground_than_anybody_marks_is_told():
+    (said,) = collapse_warnings(sure(masks_of(0.5)[:, 0]), SHARP, LABELS)
+    assert "50.0%" in said and "40.0%" in said and "changed places" in said
+
+
+def test_an_annotator_who_saw_little_counts_by_what_they_saw():
+    labels = LABELS.clone()
+    labels[1:, 1] = -1
+    assert collapse_warnings(sure(masks_of(0.3)[:, 0]), SHARP, labels) == []
+    labels[:, 1] = -1
+    assert collapse_warnings(sure(masks_of(0.3)[:, 0]), SHARP, labels)
+
+
+def test_a_truth_given_up_is_told_and_an_empty_picture_is_not():
+    (said,) = collapse_warnings(sure(masks_of(0.0)[:, 0]), SHARP, LABELS)
+    assert "no foreground anywhere" in said
+    assert collapse_warnings(sure(masks_of(0.0)[:, 0]), SHARP, torch.zeros_like(LABELS)) == []
+
+
+def test_columns_that_are_equal_are_told():
+    flat = torch.tensor([[0.6, 0.55], [0.4, 0.45]]).log().reshape(1, 1, 2, 2, 1, 1)
+    (said,) = collapse_warnings(sure(masks_of(0.3)[:, 0]), flat, LABELS)
+    assert "0.05" in said and "nearly equal" in said
+
+
+def test_fit_passes_it_on_for_a_single_model_of_masks():
+    x = torch.rand(8, 1, 8, 8, generator=seeded(0))
+    labels = (x[:, :1] > 0.95).long().expand(8, 3, 8, 8)
+    method = Pixels(unet(1, 2, width=2, generator=seeded(0)), EverywhereCM(3, 2, start=0.52))
+    with pytest.warns(UserWarning, match="nearly equal"):
+        fit(method, Annotations(x, labels, n_classes=2), epochs=1, lr=1e-4, progress=False)
