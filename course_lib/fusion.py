@@ -118,7 +118,7 @@ def dawid_skene(
     steps = em.run(max_iterations, tolerance)
     _warn_alone(em.several)
     p = torch.from_numpy(em.W[patterns.index, 0])  # (N, L)
-    found = Fused(p, em.matrices()[0], torch.from_numpy(em.prior[0]), patterns.n_labels(), *_settled(steps, tolerance))
+    found = Fused(p, em.matrices()[0], torch.from_numpy(em.prior[0]), patterns.n_labels(), *steps)
     return _warned(found, "Dawid-Skene")
 
 
@@ -129,7 +129,7 @@ def staple(
     pooled: bool = False,
     box: bool = False,
     smoothing: float = 0.01,
-    max_iterations: int = 2000,
+    max_iterations: int = 5000,
     tolerance: float = 1e-6,
 ) -> Fused:
     """Dawid-Skene whose items are pixels, and whose prior, the class shares of all labels, stays as it is.
@@ -154,7 +154,7 @@ def staple(
         parts.append(
             (p, em.matrices(), torch.from_numpy(em.prior), patterns.n_labels(), steps, em.several, em.doubts())
         )
-    found = _joined(parts, tolerance)
+    found = _joined(parts)
     _warn_alone(np.concatenate([part[5] for part in parts]))
     for doubt, what in zip(
         map(np.concatenate, zip(*(part[6] for part in parts), strict=True)),
@@ -195,7 +195,7 @@ def spatial_staple(
     for some in _chunks(labels, n_classes, h * w):
         patterns, n = Patterns(some, n_classes), len(some)
         world = EM(patterns, patterns.counts(each=True), smoothing=0.01, keep_prior=True)
-        world.run(2000, 1e-6)
+        world.run(5000, 1e-6)
         blocks = np.pad(patterns.block_counts(side), ((0, 0), (0, 0), (1, 1), (1, 1)))
         windows = sum(blocks[:, :, a : a + h, b : b + w] for a in range(3) for b in range(3))  # (U, n, h, w)
         spread = lambda x, axis: np.repeat(x, h * w, axis)  # noqa: E731
@@ -211,7 +211,7 @@ def spatial_staple(
         prior = torch.from_numpy(em.prior).unflatten(0, (n, h, w)).movedim(-1, 1)  # (n, L, h, w)
         parts.append((p, A, prior, patterns.n_labels(), steps, world.several))
     _warn_alone(np.concatenate([part[5] for part in parts]))
-    return _warned(_joined(parts, tolerance), "Spatial STAPLE")
+    return _warned(_joined(parts), "Spatial STAPLE")
 
 
 def _checked(labels: Tensor, n_classes: int) -> Tensor:
@@ -270,13 +270,10 @@ def _hull(marked: Tensor) -> Tensor:
     return between | ~marked.any(-1, keepdim=True)
 
 
-def _settled(steps: tuple[int, float], tolerance: float) -> tuple[bool, int, float]:
-    return steps[1] <= tolerance, *steps
-
-
-def _joined(parts: list[tuple], tolerance: float) -> Fused:
+def _joined(parts: list[tuple]) -> Fused:
     tensors = [torch.cat(column) if len(column) > 1 else column[0] for column in list(zip(*parts, strict=True))[:4]]
-    return Fused(*tensors, *_settled(tuple(max(part[4][i] for part in parts) for i in (0, 1)), tolerance))
+    settled, iterations, change = zip(*(part[4] for part in parts), strict=True)
+    return Fused(*tensors, all(settled), max(iterations), max(change))
 
 
 def _warn_alone(several: np.ndarray) -> None:

@@ -140,17 +140,22 @@ class EM:
         """(G,) bool: groups in which some item has two labels; elsewhere nothing shows who is reliable."""
         return ((self.counts > 0) & (self.patterns.heard[:, None] > 1)).any(0)
 
-    def run(self, max_iterations: int, tolerance: float) -> tuple[int, float]:
-        """Until no W moves by more than `tolerance`: how many steps it took, and how far the last one moved."""
+    def run(self, max_iterations: int, tolerance: float) -> tuple[bool, int, float]:
+        """Until no W moves by more than `tolerance`; or, on a flat ridge where it could wander for ever, until a leap
+        gains no more than ten times that in likelihood (nats of all items). Returns: settled, steps taken, last move.
+        """
         several = self.several  # where the start already explains all labels, smoothing would only pull to one class
         active, change, iteration = np.flatnonzero(several), np.zeros(len(several)), 0
         change[active] = np.inf
         while iteration < max_iterations and active.size:
             g = slice(None) if active.size == len(several) else active
             far = iteration >= PLAIN and iteration + 3 <= max_iterations
-            change[active] = self._leap(g) if far else self._step(g)
-            active, iteration = active[change[active] > tolerance], iteration + (3 if far else 1)
-        return iteration, float(change.max())
+            moved, gain = self._leap(g) if far else (self._step(g), np.inf)
+            change[active] = moved
+            wanders = iteration >= 10 * PLAIN and tolerance > 0
+            on = (moved > tolerance) & (gain > 10 * tolerance) if wanders else moved > tolerance
+            active, iteration = active[on], iteration + (3 if far else 1)
+        return not active.size, iteration, float(change.max())
 
     def _step(self, g: slice | np.ndarray) -> np.ndarray:
         """One step of EM for the groups g. Returns: (g,) the furthest that a W moved."""
@@ -159,13 +164,14 @@ class EM:
         self.W[:, g], self.A[:, :, g], self.prior[g] = W, A, prior
         return moved
 
-    def _leap(self, g: slice | np.ndarray) -> np.ndarray:
+    def _leap(self, g: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Two steps, and a third from where they point to (SQUAREM; Varadhan & Roland 2008), if likelihood gains by it.
 
-        For the slow ends of EM, where thousands of steps each go a thousandth of what is left.
+        For the slow ends of EM, where thousands of steps each go a thousandth of what is left. Returns: (g,) how far W
+        moves in a step, and how much likelihood all three gained.
         """
         W0 = self.W[:, g]
-        W1 = self._stepped(W0, g)[0]
+        W1, _, _, score1 = self._stepped(W0, g)
         second = W2, _, _, score2 = self._stepped(W1, g)
         r, v = W1 - W0, W2 - 2 * W1 + W0
         size = lambda x: np.sqrt((x**2).sum((0, 2)))  # noqa: E731  (g,)
@@ -176,7 +182,7 @@ class EM:
         pick = lambda i, where: np.where(where, third[i], second[i])  # noqa: E731
         self.W[:, g], self.A[:, :, g] = pick(0, gained[:, None]), pick(1, gained[:, None])
         self.prior[g] = pick(2, gained[:, None])
-        return moved
+        return moved, np.maximum(score2, third[3]) - score1
 
     def _moved(self, old: np.ndarray, new: np.ndarray, g: slice | np.ndarray) -> np.ndarray:
         return np.where(self.counts[:, g, None] > 0, np.abs(new - old), 0).max((0, 2))

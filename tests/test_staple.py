@@ -262,6 +262,14 @@ def test_an_answer_against_the_vote_is_never_silent():
         staple(masks, 2)
 
 
+@pytest.mark.parametrize("seed", [83, 284, 310, 540])
+def test_where_likelihood_is_flat_em_does_not_wander_for_ever(seed):
+    """Two annotators of three classes say nothing of who is right; a thousand more steps would change no likelihood."""
+    masks = torch.randint(0, 3, (1, 2, 4, 5), generator=seeded(seed))
+    found = staple(masks, 3)
+    assert found.converged and found.iterations > 300
+
+
 def test_em_that_has_not_settled_says_so():
     with pytest.warns(UserWarning, match="STAPLE still moved by"):
         found = staple(random_masks(0), 2, max_iterations=1)

@@ -106,6 +106,7 @@ def compare(
     size: str,
     device: str | None = None,
     progress: bool = True,
+    lr: float = 5e-3,
     build: Builder | None = None,
     also: Callable[[nn.Module, Drawn, dict, int], dict] = lambda method, drawn, setting, seed: {},
 ) -> list[dict]:
@@ -120,16 +121,18 @@ def compare(
             drawn = prepare(setting, seed, P.train, P.test, size)
             for method in methods:
                 model, labels = (build or built)(method, drawn, seed)
-                history = fit(
-                    model,
-                    drawn.crowd.with_labels(labels),
-                    epochs=P.epochs,
-                    batch_size=P.batch_size,
-                    lr=5e-3,
-                    seeds=seed,
-                    device=device,
-                    progress=progress,
-                )
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of a single run; here many draws judge
+                    history = fit(
+                        model,
+                        drawn.crowd.with_labels(labels),
+                        epochs=P.epochs,
+                        batch_size=P.batch_size,
+                        lr=lr,
+                        seeds=seed,
+                        device=device,
+                        progress=progress,
+                    )
                 found = predict(model, drawn.test.images)
                 L = drawn.train.n_classes
                 row = _row(method, setting, seed, history.seconds, device, found, drawn.test.truth, L)

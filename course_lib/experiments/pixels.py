@@ -19,6 +19,7 @@ from .masks import Drawn
 WIDTH = 8
 PER = (5, 1)
 CM_LR = None
+FROZEN = 0
 
 LADDER = {
     "global": lambda R, L, g: EverywhereCM(R, L),
@@ -41,7 +42,7 @@ def built(method: str, drawn: Drawn, seed: int, *, lam: float = 0.01, joint: boo
         return Pixels(net, FixedCM(mean_matrices(drawn)), lam=0.0), said
     rung = LADDER[method.removesuffix("_no_trace")](R, L, seeded(77 + seed))
     weight = 0.0 if method.endswith("_no_trace") else lam
-    return Pixels(net, rung, lam=weight, joint=joint, cm_lr=CM_LR), said
+    return Pixels(net, rung, lam=weight, joint=joint, cm_lr=CM_LR, frozen_epochs=FROZEN), said
 
 
 def mean_matrices(drawn: Drawn) -> Tensor:
