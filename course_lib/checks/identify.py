@@ -43,7 +43,7 @@ def _possible(q: Tensor) -> Tensor:
 
 
 def uniform_rest(function: Callable[[Tensor], Tensor]) -> None:
-    """Exercise 10.1: q (L,) -> (L,), True where column k may be q, all others 1 / L, and the diagonal leads each row."""
+    """Exercise 10.1: q (L,) -> (L,), True where column k may be q, all others 1 / L, and the diagonal leads rows."""
     given = []
     for q in VOTES:
         one = _tensor("10.1", answer("10.1", function, q.clone()))

@@ -97,10 +97,21 @@ for name, (A, p) in pairs.items():
     assert torch.allclose(A @ p, q, atol=1e-5) and margin > 0 and p.min() > -1e-6
 
 # %% tags=["hide-input"]
-matrices = torch.stack([A for A, _ in pairs.values()])
-names = [f"{name}\n     trace {confusion.trace(A):.2f}" for name, (A, _) in pairs.items()]
-fig = plots.confusion_row(matrices, names, title="Three explanations of one pixel, and the labels cannot choose")
-plots.described(fig, "Three mean matrices. Each, with its own p, says 0, 1, 2 with probability .5, .3, .2, and leads all its rows.")
+fig = Figure(figsize=(5, 5), layout="constrained")
+fig.suptitle("Three explanations of one pixel", x=0.01, ha="left", weight="bold")
+for column, (name, (A, p)) in zip(fig.subplots(3, 3, height_ratios=(2.6, 1, 1)).T, pairs.items()):
+    plots.confusion_matrix(A, column[0], title=f"{name}\ntrace {confusion.trace(A):.2f}")
+    column[1].bar(range(3), p, color=plots.MODEL)
+    column[2].bar(range(3), A @ p, color=plots.ANNOTATORS[0], hatch="//", edgecolor="white")
+    for ax, what in zip(column[1:], ("p", "A p")):
+        ax.set(ylim=(0, 1.05), xticks=range(3), yticks=(0, 1), ylabel=what)
+        ax.spines[["top", "right"]].set_visible(False)
+plots.described(
+    fig,
+    "Above: mean matrices, each with its trace. Middle: the belief p. Below: A p, what is said of this pixel, three times the same.",
+    "Three columns. A matrix with a strong diagonal, trace 2.10, and p all on class 0; a matrix with nearly equal columns, "
+    "trace 1.10, and p all on class 2; another, trace 1.15, and a uniform p. Below each the same bars: .5, .3, .2.",
+)
 
 # %% [markdown]
 # All three give every label the same probability, and each is row dominant, as the theorem of chapter 3 wants. Now look
@@ -183,7 +194,7 @@ plots.described(fig, "Three mean matrices. Each, with its own p, says 0, 1, 2 wi
 # %%
 def least_trace(P, Q, margin=0.0, dominant=True):
     """P, Q (L, N) -> the smallest trace of an A with A P = Q, and that A (L, L); (nan, None) if there is no such A."""
-    P, Q = np.asarray(P, float), np.asarray(Q, float)
+    P, Q = (M / M.sum(0) for M in (np.asarray(P, float), np.asarray(Q, float)))  # 32 bits sum to 1 only nearly
     L, one = len(P), np.eye(len(P) ** 2).reshape(len(P), len(P), -1)  # one[i, j] picks a_ij out of A.flatten()
     says = np.kron(np.eye(L), P.T)  # (L N, L L): row i of A times each p
     sums = one.sum(0)  # (L, L L): down each column
@@ -292,8 +303,8 @@ assert (gradient.abs().sum(1)[~torch.eye(3, dtype=torch.bool)] == 0).all()
 # with $\lambda = .01$:
 
 # %%
-optimiser = torch.optim.Adam([logits], lr=0.05)
-for _ in range(1500):
+optimiser = torch.optim.Adam([logits], lr=0.1)
+for _ in range(500):
     optimiser.zero_grad()
     pixel_loss(logits, 0.01).backward()
     optimiser.step()
