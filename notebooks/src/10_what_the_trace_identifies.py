@@ -70,11 +70,11 @@ book.card(10)
 
 # %% tags=["parameters"]
 P = training.sized(  # (ci, lesson, paper)
-    images=(120, 640, 3600),  # pictures that the networks learn from
-    tested=(30, 200, 1000),
+    images=(64, 576, 3600),  # pictures that the networks learn from
+    tested=(20, 150, 1000),
     seeds=(1, 3, 5),
-    epochs=(4, 6, 20),
-    batch_size=(12, 32, 64),
+    epochs=(8, 6, 20),
+    batch_size=(8, 32, 64),
 )
 print(f"size {training.size()}: {P}")
 
