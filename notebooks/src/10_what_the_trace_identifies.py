@@ -303,8 +303,8 @@ assert (gradient.abs().sum(1)[~torch.eye(3, dtype=torch.bool)] == 0).all()
 # with $\lambda = .01$:
 
 # %%
-optimiser = torch.optim.Adam([logits], lr=0.1)
-for _ in range(400):
+optimiser = torch.optim.Adam([logits], lr=0.2)
+for _ in range(200):
     optimiser.zero_grad()
     pixel_loss(logits, 0.01).backward()
     optimiser.step()
@@ -482,7 +482,7 @@ for k, (row, what) in zip((1, 0), zip(fig.subplots(2, 5), ("sensitivity", "speci
     for r, ax in enumerate(row):
         shade = ax.imshow(by_place[r, k, k], cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
         ax.set(title=f"no. {r + 1}" if k == 1 else "", ylabel=what if r == 0 else "", xticks=[], yticks=[])
-fig.colorbar(shade, ax=fig.axes, location="bottom", ticks=[0, 0.5, 1], label="as `place, joint` believes")
+fig.colorbar(shade, ax=fig.axes, location="bottom", ticks=[0, 0.5, 1], label="as the model place, joint believes")
 plots.described(
     fig,
     f"Diagonals of the learned matrices over the picture, first seed, size {training.size()}.",
