@@ -6,7 +6,7 @@ import pytest
 import torch
 from exercises import defined, outside
 
-from course_lib.checks import CheckFailed, NotDone, classes, em, labels_only, masks, people, rivals, start
+from course_lib.checks import CheckFailed, NotDone, classes, em, identify, labels_only, masks, people, rivals, start
 
 CHECKS = {
     0: start,
@@ -16,6 +16,7 @@ CHECKS = {
     5: rivals,
     6: people,
     7: masks,
+    10: identify,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -44,6 +45,9 @@ TABLES = {
     (7, "pattern_matrices"): masks.PATTERN_MISTAKES,
     (7, "thick_only"): masks.THIN_MISTAKES,
     (7, "two_panels"): masks.PANEL_MISTAKES,
+    (10, "uniform_rest"): identify.REST_MISTAKES,
+    (10, "impostor"): identify.IMPOSTOR_MISTAKES,
+    (10, "per_class"): identify.MEAN_MISTAKES,
 }
 ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
