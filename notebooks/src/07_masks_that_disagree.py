@@ -106,7 +106,7 @@ def against_truth(masks, n, title):
 
 plots.described(
     against_truth(five, 4, "The vote is nearly right; STAPLE believes those who draw too wide"),
-    "One noisy digit, five annotators, the truth, and two ways to make one mask of five. Panel `as_released`.",
+    "One noisy digit, five annotators, the truth, and two ways to make one mask of five. Panel as_released.",
     "Nine small pictures of one digit. Over and wrong have a wide orange rim, under is a thin white line in blue, blank "
     "is all blue. The vote is nearly all white; STAPLE has the same wide orange rim as over.",
 )  # fmt: skip
@@ -329,7 +329,7 @@ assert dice(fused["missing_foreground", "STAPLE"]) > dice(fused["missing_foregro
 other = draw_masks(few.truth, few.images, PANELS["missing_foreground"], n_classes=2, generator=seeded(1))
 plots.described(
     against_truth(other, 4, "Three of five miss it: the vote does too, STAPLE does not"),
-    "The same digit, outlined by the panel `missing_foreground`.",
+    "The same digit, outlined by the panel missing_foreground.",
     "Nine small pictures of one digit. Under, wrong and blank are mostly blue, and so is much of the vote; STAPLE is "
     "mostly white with a thin orange rim.",
 )  # fmt: skip
@@ -403,7 +403,7 @@ for k, (row, what) in enumerate(zip(fig.subplots(2, 5), ("sensitivity", "specifi
 fig.colorbar(shade, ax=fig.axes, location="bottom", ticks=[0, 0.5, 1], label="as Spatial STAPLE believes")
 plots.described(
     fig,
-    f"Five annotators, panel `by_place`, each window weighted by how much it shows of the class. Mean over {P.images} "
+    f"Five annotators, panel by_place, each window weighted by how much it shows of the class. Mean over {P.images} "
     f"pictures (size {training.size()}).",
     "Two rows of five small maps. Sensitivity: annotators 1 and 2 bright everywhere; 3 to 5 dark on the left and bright "
     "right of the middle. Specificity: 1 and 2 darker on the right, 3 to 5 bright everywhere.",
@@ -485,15 +485,15 @@ runs = {name: shipped("masks-" + name.replace("_", "-")) for name in panels}
 plots.described(
     plots.bars_with_spread(runs["as_released"]["rows"], "dice", METHODS, model="staple", xlabel="Dice on unseen pictures",
                            title="as_released: the vote teaches better than STAPLE"),
-    f"Networks trained on masks of the panel `as_released`. A dot is a draw, the line is the 95 % interval. `mode label` is "
-    f"the vote, `mean label` all five masks at once, `separate` the mean of five networks. Size {runs['as_released']['size']}.",
+    f"Networks trained on masks of the panel as_released. A dot is a draw, the line is the 95 % interval. mode label is "
+    f"the vote, mean label all five masks at once, separate the mean of five networks. Size {runs['as_released']['size']}.",
 )  # fmt: skip
 
 # %% tags=["hide-input"]
 plots.described(
     plots.bars_with_spread(runs["missing_foreground"]["rows"], "dice", METHODS, model="staple", xlabel="Dice on unseen pictures",
                            title="missing_foreground: the other way round"),
-    f"The same six for the panel `missing_foreground`. Size {runs['missing_foreground']['size']}.",
+    f"The same six for the panel missing_foreground. Size {runs['missing_foreground']['size']}.",
 )  # fmt: skip
 
 # %% [markdown]

@@ -446,7 +446,7 @@ plots.described(
 found = torch.stack([training.predict(nets[name, 0], test.images[:8])[4] for name in RUNGS])  # (4, H, W)
 vote = (said[4].float().mean(0) > 0.5).long()
 fig = plots.masks(torch.cat([found, vote[None]]), test.truth[4], [*(name.replace("_", ", ") for name in RUNGS), "vote"], image=test.images[4, 0], title="One digit, four beliefs, and the vote")
-plots.described(fig, f"White is right, blue was missed, orange is too much. Panel `by_place`, size {training.size()}.")
+plots.described(fig, f"White is right, blue was missed, orange is too much. Panel by_place, size {training.size()}.")
 
 # %% [markdown]
 # One matrix everywhere has too little freedom: it cannot say *where* somebody sees nothing, so it takes every mark for a
