@@ -48,7 +48,7 @@ class HeardRows(torch.autograd.Function):
 
 
 class _Logits(nn.Module):
-    """The rungs whose matrices are a softmax over the said axis of logits (B|1, R, L, L, H, W)."""
+    """What rungs share whose matrices are a softmax, over the said axis, of `logits(fine, coarse)`."""
 
     def __init__(self, n_annotators: int, n_classes: int, start: float) -> None:
         super().__init__()
@@ -60,9 +60,6 @@ class _Logits(nn.Module):
         self.R, self.L = n_annotators, n_classes
         diagonal = math.log(start * (n_classes - 1) / (1 - start))  # as in confusion.GlobalCM
         self.register_buffer("identity", diagonal * torch.eye(n_classes).reshape(1, 1, n_classes, n_classes, 1, 1))
-
-    def logits(self, fine: Tensor, coarse: Tensor) -> Tensor:
-        raise NotImplementedError
 
     def forward(self, fine: Tensor, coarse: Tensor) -> Tensor:
         return self.logits(fine, coarse).log_softmax(2)  # (B|1, R, L, L, H, W)
@@ -101,28 +98,6 @@ class PlaceCM(_Logits):
         return self._split(self.last(self.body(coordinates(fine)[:1])))  # (1, R, L, L, H, W)
 
 
-class CoarseCM(_Logits):
-    """A matrix for each patch of each image: from the U-Net's coarsest features and the coordinates, then enlarged."""
-
-    def __init__(
-        self,
-        n_annotators: int,
-        n_classes: int,
-        n_features: int,
-        *,
-        hidden: int = 16,
-        start: float = 0.9,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(n_annotators, n_classes, start)
-        self.body = initialised(nn.Sequential(nn.Conv2d(n_features + 2, hidden, 1), nn.ReLU()), generator)
-        self.last = _zero(nn.Conv2d(hidden, n_annotators * n_classes**2, 1))
-
-    def logits(self, fine: Tensor, coarse: Tensor) -> Tensor:
-        small = self.last(self.body(torch.cat([coarse, coordinates(coarse)], 1)))
-        return self._split(interpolate(small, fine.shape[2:], mode="bilinear"))
-
-
 class PixelCM(_Logits):
     """A matrix for each pixel of each image: from the U-Net's finest features and the coordinates.
 
@@ -130,6 +105,8 @@ class PixelCM(_Logits):
     does not know where it is, so the coordinates come in, too.
     """
 
+    kernel = 3
+
     def __init__(
         self,
         n_annotators: int,
@@ -141,11 +118,24 @@ class PixelCM(_Logits):
         generator: torch.Generator,
     ) -> None:
         super().__init__(n_annotators, n_classes, start)
-        self.body = initialised(nn.Sequential(nn.Conv2d(n_features + 2, hidden, 3, padding=1), nn.ReLU()), generator)
+        look = nn.Conv2d(n_features + 2, hidden, self.kernel, padding=self.kernel // 2)
+        self.body = initialised(nn.Sequential(look, nn.ReLU()), generator)
         self.last = _zero(nn.Conv2d(hidden, n_annotators * n_classes**2, 1))
 
     def logits(self, fine: Tensor, coarse: Tensor) -> Tensor:
-        return self._split(self.last(self.body(torch.cat([fine, coordinates(fine)], 1))))
+        return self._split(self._seen(fine))
+
+    def _seen(self, features: Tensor) -> Tensor:
+        return self.last(self.body(torch.cat([features, coordinates(features)], 1)))
+
+
+class CoarseCM(PixelCM):
+    """A matrix for each patch of each image: from the U-Net's coarsest features and the coordinates, then enlarged."""
+
+    kernel = 1
+
+    def logits(self, fine: Tensor, coarse: Tensor) -> Tensor:
+        return self._split(interpolate(self._seen(coarse), fine.shape[2:], mode="bilinear"))
 
 
 class LowRankCM(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from course_lib import experiments, fusion
 from course_lib.annotations import MISSING, Annotations
 from course_lib.confusion import log
-from course_lib.experiments import masks
+from course_lib.experiments import masks, pixels
 from course_lib.methods.separate import Separate
 from course_lib.methods.trace import Vanilla
 from course_lib.networks import seeded, unet
@@ -112,3 +112,22 @@ def test_separate_networks_learn_save_and_load(tmp_path):
     save(method, tmp_path / "m.pt")
     again = load(Separate([unet(1, 2, width=2, generator=seeded(9)) for _ in range(5)]), tmp_path / "m.pt")
     assert torch.equal(predict_log_p(again, drawn.test.images), predict_log_p(method, drawn.test.images))
+
+
+def test_the_ladder_gives_a_row_a_method_a_draw_with_what_needs_no_truth(tiny):
+    rows = pixels.pixels("digits", "as_released", seeds=1, size="ci", device="cpu", progress=False)
+    assert [(r["setting"]["per_item"], r["method"]) for r in rows] == [(n, m) for n in (5, 1) for m in pixels.METHODS]
+    for row in rows:
+        assert {"dice", "cm_rmse", "label_nll", "joint_nll", "foreground", "largest_annotator"} <= set(row["metrics"])
+        assert all(math.isfinite(value) for value in row["metrics"].values())
+    oracle = next(r["metrics"] for r in rows if r["method"] == "oracle")
+    assert oracle["cm_rmse"] < 1.3 * oracle["cm_rmse_constant"] < oracle["cm_rmse_identity"]
+
+
+def test_the_oracle_knows_each_annotators_mean_matrix():
+    drawn = masks.prepare({"scene": "digits", "annotators": "as_released"}, 0, 12, 2, "ci")
+    A = pixels.mean_matrices(drawn)[0, ..., 0, 0]
+    marked = drawn.train.truth == 1
+    assert torch.equal(A[0], torch.eye(2)) and torch.equal(A[4], torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+    share = drawn.crowd.labels[:, 2][marked].float().mean()
+    assert float(A[2, 1, 1]) == pytest.approx(float(share), abs=1e-5)

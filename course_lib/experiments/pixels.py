@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
 from .. import metrics, networks
-from ..confusion import joint_log_likelihood, label_log_likelihood
+from ..confusion import count_matrices, joint_log_likelihood, label_log_likelihood
 from ..mask_annotators import PANELS, draw_masks, target_columns
 from ..methods.pixels import Pixels
 from ..networks import seeded
@@ -17,9 +15,6 @@ from . import masks
 from .masks import Drawn
 
 WIDTH = 8
-PER = (5, 1)
-CM_LR = None
-FROZEN = 0
 
 LADDER = {
     "global": lambda R, L, g: EverywhereCM(R, L),
@@ -42,17 +37,14 @@ def built(method: str, drawn: Drawn, seed: int, *, lam: float = 0.01, joint: boo
         return Pixels(net, FixedCM(mean_matrices(drawn)), lam=0.0), said
     rung = LADDER[method.removesuffix("_no_trace")](R, L, seeded(77 + seed))
     weight = 0.0 if method.endswith("_no_trace") else lam
-    return Pixels(net, rung, lam=weight, joint=joint, cm_lr=CM_LR, frozen_epochs=FROZEN), said
+    return Pixels(net, rung, lam=weight, joint=joint), said
 
 
 def mean_matrices(drawn: Drawn) -> Tensor:
     """Each annotator's true matrix over all pixels, (1, R, L, L, 1, 1), counted against the truth."""
     said, truth, L = drawn.crowd.labels, drawn.train.truth, drawn.train.n_classes
-    A = torch.eye(L).repeat(said.shape[1], 1, 1)  # (R, L, L)
-    for r in range(said.shape[1]):
-        seen = said[:, r] >= 0
-        counts = torch.bincount(said[:, r][seen] * L + truth[seen], minlength=L * L).view(L, L).float()
-        A[r] = torch.where(counts.sum(0) > 0, counts / counts.sum(0).clamp(min=1), A[r])
+    items, q = said.movedim(1, -1).flatten(0, -2), nn.functional.one_hot(truth.flatten(), L).float()
+    A = count_matrices(items, q)  # (R, L, L)
     return A[None, ..., None, None]
 
 
@@ -86,13 +78,5 @@ def pixels(scene: str, panel: str, methods: tuple[str, ...] = METHODS, **how: ob
 
     Source: Zhang 2020, Tables 1, 2, 4 and 5; the authors' reply, global against pixel.
     """
-    settings = [{"scene": scene, "annotators": panel, "per_item": n} for n in PER]
+    settings = [{"scene": scene, "annotators": panel, "per_item": n} for n in (5, 1)]
     return masks.compare(settings, methods, build=built, also=judged, **how)
-
-
-EXPERIMENTS = {
-    "pixels-as-released": partial(pixels, "digits", "as_released"),
-    "pixels-missing-foreground": partial(pixels, "digits", "missing_foreground"),
-    "pixels-by-place": partial(pixels, "digits", "by_place"),
-    "pixels-thin-strokes": partial(pixels, "digits", "thin_strokes"),
-}
