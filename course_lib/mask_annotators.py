@@ -78,6 +78,16 @@ def swapped(share: float, *, tremor: float = 0.0) -> MaskAnnotator:
     return MaskAnnotator("swapped", draw)
 
 
+def sometimes(share: float, careless: MaskAnnotator, else_: MaskAnnotator) -> MaskAnnotator:
+    """Draws like `careless` in a `share` of the pictures, like `else_` in the others."""
+
+    def draw(truth: Tensor, images: Tensor, generator: Generator) -> Tensor:
+        first, second = (a.draw(truth, images, generator) for a in (careless, else_))
+        return torch.where(torch.rand(len(truth), 1, 1, generator=generator) < share, first, second)
+
+    return MaskAnnotator(careless.name, draw)
+
+
 def where(place: Callable[[Tensor, Tensor], Tensor], there: MaskAnnotator, elsewhere: MaskAnnotator) -> MaskAnnotator:
     """Draws like `there` where place(truth, images) (N, H, W) is True, like `elsewhere` in the rest of the picture."""
 
@@ -235,9 +245,15 @@ PANELS: dict[str, tuple[MaskAnnotator, ...]] = {
         *[where(left, blank(), faithful(0.3)) for _ in range(3)],
     ),
     "thin_strokes": (faithful(0.3), *[where(thin(1), blank(), over(1, 1)) for _ in range(3)], over(1, 2)),
+    "misses_only": (faithful(0.3), under(), fractured(0, 0, cuts=(6, 10), width=3), faithful(0.3), blank()),
+    "by_contrast": (
+        *[where(faint(0.3), over(3, 3), faithful(0.3)) for _ in range(2)],
+        *[where(faint(0.3), faithful(0.3), blank()) for _ in range(3)],
+    ),
     "three_classes": (faithful(0.3), over(1, 2), under(1, 2), swapped(0.7), blank()),
 }
 """Panels of five. `as_released`: on digits their Dice with the truth is that of the examples published with Zhang 2020
 (1, .51, .42, .53, 0), and the vote is good. `missing_foreground`: three of five miss most of what is there, and the
 vote with them. `by_place`: two draw well on the left and too wide on the right, three see nothing on the left.
-`thin_strokes`: three pass over what is thin. `three_classes`: one calls things by each other's names."""
+`thin_strokes`: three pass over what is thin. `misses_only`: some miss much, nobody draws too wide. `by_contrast`: for
+lesions; as `by_place`, but by how faint the picture is. `three_classes`: one calls things by each other's names."""

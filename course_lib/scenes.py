@@ -33,7 +33,7 @@ def digits(source: Images, *, size: int | tuple[int, int] = 28, noise: float = 0
 
 
 def shapes(N: int, *, size: int | tuple[int, int] = 48, noise: float = 0.3, generator: Generator) -> Scene:
-    """A disc (class 1) and a square (class 2) of one brightness, so that only the outline tells them apart."""
+    """A disc (class 1) and a square (class 2), a little darker: less than the noise, so a pixel alone does not tell."""
     y, x = _grid(N, size)
     truth = torch.zeros(y.shape, dtype=torch.long)
     place, turn = _uniform((2, 2, N), 0.22, 0.78, generator), _uniform((N,), 0, 3.14, generator)
@@ -41,7 +41,7 @@ def shapes(N: int, *, size: int | tuple[int, int] = 48, noise: float = 0.3, gene
     dy, dx = _turned(y, x, *place[1], turn)
     truth[torch.maximum(dy.abs(), dx.abs()) < radius[1, :, None, None]] = 2
     truth[((y - _at(place[0, 0])) ** 2 + (x - _at(place[0, 1])) ** 2).sqrt() < _at(radius[0])] = 1
-    return Scene(_noisy(0.25 + 0.5 * (truth > 0)[:, None], noise, generator), truth, 3)
+    return Scene(_noisy(torch.tensor([0.25, 0.8, 0.6])[truth][:, None], noise, generator), truth, 3)
 
 
 def lesions(N: int, *, size: int | tuple[int, int] = 64, noise: float = 0.08, generator: Generator) -> Scene:
@@ -65,7 +65,7 @@ def lesions(N: int, *, size: int | tuple[int, int] = 64, noise: float = 0.08, ge
     return Scene(_noisy((ground + _at(contrast) * glow)[:, None], noise, generator), (depth < 1).long(), 2)
 
 
-def tumours(N: int, *, size: int | tuple[int, int] = 64, noise: float = 0.1, generator: Generator) -> Scene:
+def tumours(N: int, *, size: int | tuple[int, int] = 48, noise: float = 0.1, generator: Generator) -> Scene:
     """A core (3) in a rim (2) in a swelling (1), each in the next, in four channels that show different parts.
 
     A stand-in for the multi-modal brain scans of Zhang 2020, section 4.2 (BraTS). 4 classes.

@@ -115,8 +115,9 @@ def test_separate_networks_learn_save_and_load(tmp_path):
 
 
 def test_the_ladder_gives_a_row_a_method_a_draw_with_what_needs_no_truth(tiny):
-    rows = pixels.pixels("digits", "as_released", seeds=1, size="ci", device="cpu", progress=False)
-    assert [(r["setting"]["per_item"], r["method"]) for r in rows] == [(n, m) for n in (5, 1) for m in pixels.METHODS]
+    rows = pixels.ladder("digits", "as_released", seeds=1, size="ci", device="cpu", progress=False)
+    wanted = [(n, m) for n, methods in zip((5, 1), pixels.FULL, strict=True) for m in methods]
+    assert [(r["setting"]["per_item"], r["method"]) for r in rows] == wanted
     for row in rows:
         assert {"dice", "cm_rmse", "label_nll", "joint_nll", "foreground", "largest_annotator"} <= set(row["metrics"])
         assert all(math.isfinite(value) for value in row["metrics"].values())
@@ -126,7 +127,7 @@ def test_the_ladder_gives_a_row_a_method_a_draw_with_what_needs_no_truth(tiny):
 
 def test_the_oracle_knows_each_annotators_mean_matrix():
     drawn = masks.prepare({"scene": "digits", "annotators": "as_released"}, 0, 12, 2, "ci")
-    A = pixels.mean_matrices(drawn)[0, ..., 0, 0]
+    A = pixels.counted(drawn.crowd.labels, drawn.train.truth, 2)[0, ..., 0, 0]
     marked = drawn.train.truth == 1
     assert torch.equal(A[0], torch.eye(2)) and torch.equal(A[4], torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
     share = drawn.crowd.labels[:, 2][marked].float().mean()

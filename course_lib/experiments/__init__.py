@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, masks, matrices, people
+from . import classes, masks, matrices, people, pixels
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -40,6 +40,17 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "mask-fusion": masks.mask_fusion,
     "masks-as-released": partial(masks.mask_training, "as_released"),
     "masks-missing-foreground": partial(masks.mask_training, "missing_foreground"),
+    "ladder-as-released": partial(pixels.ladder, "digits", "as_released"),
+    "ladder-missing-foreground": partial(pixels.ladder, "digits", "missing_foreground"),
+    "ladder-by-place": partial(pixels.ladder, "digits", "by_place"),
+    "ladder-lesions": partial(pixels.ladder, "lesions", "missing_foreground", pixels.SHORT),
+    "ladder-shapes": partial(pixels.ladder, "shapes", "three_classes", pixels.SHORT),
+    "ladder-tumours": partial(pixels.ladder, "tumours", "three_classes", pixels.SHORT),
+    "ladder-thin-strokes": partial(pixels.ladder, "digits", "thin_strokes", pixels.SEARCH),
+    "ladder-by-contrast": partial(pixels.ladder, "lesions", "by_contrast", pixels.SEARCH),
+    "ladder-misses-only": partial(pixels.ladder, "digits", "misses_only", pixels.SEARCH),
+    "lambda-curve": pixels.lambda_curve,
+    "noise-curve": pixels.noise_curve,
 }
 
 
