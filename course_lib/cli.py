@@ -130,9 +130,10 @@ def bench(out: Out = HOME / "bench") -> None:
     from . import bench as benches
 
     result = benches.all_benches()
-    table = Table("what", "seconds", "against", "seconds", "ratio", "answers differ by")
+    table = Table("what", "seconds", "against", "seconds", "ratio", "memory ratio", "answers differ by")
     for row in result["rows"]:
-        numbers = [f"{row[key]:.3f}" if key in row else "-" for key in ("seconds", "against_seconds", "ratio")]
+        keys = ("seconds", "against_seconds", "ratio", "mb_ratio")
+        numbers = [f"{row[key]:.3f}" if key in row else "-" for key in keys]
         note = row.get("skipped") or (f"{row['difference']:.0e}" if "difference" in row else "-")
         table.add_row(row["what"], numbers[0], row["against"], *numbers[1:], note)
     console.print(table)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import time
 import warnings
@@ -243,6 +244,9 @@ def peak_mb(device: torch.device) -> float:
     """Peak memory so far: the device's on cuda, else this process's; NaN where the system does not say."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux, whose ru_maxrss begins with the size of whatever program started this one
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) / 2**10
     try:
         import resource
     except ImportError:  # Windows

@@ -427,6 +427,14 @@ def test_where_picks_the_setting(ship):
     assert claims.judge(claim(skill=0.35)).verdict == "not reproduced"
 
 
+def test_two_settings_of_one_draw_make_a_pair(ship):
+    ship(made_up(trace=per_draw(0.90, 0.91, 0.92) | per_draw(0.8, 0.82, 0.81, skill=0.35)))
+    one = claim(b="trace")
+    one["check"] |= {"where_a": {"skill": 0.45}, "where_b": {"skill": 0.35}}
+    judged = claims.judge(one)
+    assert judged.verdict == "holds" and judged.mean == pytest.approx(0.1)
+
+
 def test_settings_are_never_mixed_as_if_they_were_seeds(ship):
     trace = per_draw(0.90, 0.91, 0.92) | per_draw(0.5, 0.51, 0.52, skill=0.35)
     ship(made_up(trace=trace, vanilla=per_draw(0.7, 0.7, 0.7) | per_draw(0.7, 0.7, 0.7, skill=0.35)))

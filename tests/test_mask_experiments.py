@@ -132,3 +132,53 @@ def test_the_oracle_knows_each_annotators_mean_matrix():
     assert torch.equal(A[0], torch.eye(2)) and torch.equal(A[4], torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
     share = drawn.crowd.labels[:, 2][marked].float().mean()
     assert float(A[2, 1, 1]) == pytest.approx(float(share), abs=1e-5)
+
+
+def test_careless_annotators_are_themselves_in_a_share_of_the_pictures(tiny):
+    rows = pixels.noise_curve(seeds=1, size="ci", device="cpu", progress=False)
+    share = [row["setting"]["careless"] for row in rows]
+    assert sorted(set(share)) == [0.2, 0.4, 0.6, 0.8, 1.0] and len(rows) == 25
+    dice = {row["setting"]["careless"]: row["metrics"]["annotator_dice"] for row in rows}
+    assert dice[0.2] > dice[0.6] > dice[1.0]
+
+
+def test_the_lambda_curve_gives_each_run_the_lambda_of_its_setting(tiny, monkeypatch):
+    seen, built = [], pixels.built
+    monkeypatch.setattr(pixels, "built", lambda *a, lam: seen.append(lam) or built(*a, lam=lam))
+    rows = pixels.lambda_curve(seeds=1, size="ci", device="cpu", progress=False)
+    assert [row["setting"]["lam"] for row in rows] == seen and sorted(set(seen)) == list(pixels.LAMBDAS)
+
+
+def test_a_method_without_matrices_is_judged_by_counted_ones(tiny):
+    drawn = masks.prepare({"scene": "digits", "annotators": "as_released"}, 0, 12, 6, "ci")
+
+    class Knows(torch.nn.Module):
+        """Says the truth, and nothing of anybody."""
+
+        weight = torch.nn.Parameter(torch.zeros(1))
+
+        def log_p(self, x):
+            part = drawn.train if len(x) == 12 else drawn.test
+            return log(torch.nn.functional.one_hot(part.truth[: len(x)], 2).movedim(-1, 1).float())
+
+        def log_A(self, x):
+            return None
+
+    numbers = pixels.judged(Knows(), drawn, {"annotators": "as_released"}, 0)
+    assert numbers["cm_rmse"] < 1.3 * numbers["cm_rmse_constant"] and 0.3 < numbers["annotator_dice"] < 0.7
+
+
+def numbers(foreground: float, joint_nll: float) -> dict[str, float]:
+    return {"foreground": foreground, "largest_annotator": 0.2, "joint_nll": joint_nll}
+
+
+def test_the_rule_leaves_out_who_finds_nothing_or_all_and_then_takes_the_likeliest():
+    runs = {
+        "none": numbers(0.0, 0.05),
+        "wide": numbers(0.19, 0.04),
+        "good": numbers(0.1, 0.2),
+        "fair": numbers(0.1, 0.3),
+    }
+    assert [pixels.suspicious(n) for n in runs.values()] == [True, True, False, False]
+    assert pixels.picked(runs) == "good"
+    assert pixels.picked({name: runs[name] for name in ("none", "wide")}) == "wide"  # all are suspect

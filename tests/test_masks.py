@@ -16,6 +16,7 @@ from course_lib.mask_annotators import (
     left,
     over,
     small,
+    sometimes,
     swapped,
     target_columns,
     thin,
@@ -140,6 +141,24 @@ def test_blank_says_nothing_and_swapped_the_other_name():
     renamed = torch.tensor([0, 2, 1])[scene.truth]
     share = (said == renamed).flatten(1).all(1).float().mean()
     assert 0.5 < share < 0.9 and ((said == renamed) | (said == scene.truth)).flatten(1).all()
+
+
+def test_who_is_sometimes_careless_is_so_in_that_share_of_the_pictures():
+    truth = square().expand(400, -1, -1)
+    said = drawn(sometimes(0.25, blank(), faithful()), truth)
+    empty = said.flatten(1).sum(1) == 0
+    assert 0.17 < float(empty.float().mean()) < 0.33 and said[~empty].equal(truth[~empty])
+    assert drawn(sometimes(0.0, blank(), faithful()), truth).equal(truth)
+
+
+def test_by_contrast_who_is_right_depends_on_the_picture():
+    scene = scenes.lesions(60, generator=seeded(0))
+    pale = faint(0.3)(scene.truth, scene.images)[:, 0, 0]
+    said = draw_masks(scene.truth, scene.images, PANELS["by_contrast"], n_classes=2, generator=seeded(1))
+    assert 0.3 < float(pale.float().mean()) < 0.7
+    assert said[~pale][:, 2:].sum() == 0 and dice(said[pale][:, 4], scene.truth[pale]).foreground > 0.8
+    assert dice(said[~pale][:, 0], scene.truth[~pale]).foreground > 0.8
+    assert said[pale][:, 0].sum() > 2 * scene.truth[pale].sum()
 
 
 def test_a_steady_hand_draws_the_truth_and_a_trembling_one_nearly():

@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, masks, matrices, people, pixels
+from . import classes, costs, masks, matrices, people, pixels
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -42,7 +42,7 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "masks-missing-foreground": partial(masks.mask_training, "missing_foreground"),
     "ladder-as-released": partial(pixels.ladder, "digits", "as_released"),
     "ladder-missing-foreground": partial(pixels.ladder, "digits", "missing_foreground"),
-    "ladder-by-place": partial(pixels.ladder, "digits", "by_place"),
+    "ladder-by-place": partial(pixels.ladder, "digits", "by_place", pixels.PLACES),
     "ladder-lesions": partial(pixels.ladder, "lesions", "missing_foreground", pixels.SHORT),
     "ladder-shapes": partial(pixels.ladder, "shapes", "three_classes", pixels.SHORT),
     "ladder-tumours": partial(pixels.ladder, "tumours", "three_classes", pixels.SHORT),
@@ -51,6 +51,8 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "ladder-misses-only": partial(pixels.ladder, "digits", "misses_only", pixels.SEARCH),
     "lambda-curve": pixels.lambda_curve,
     "noise-curve": pixels.noise_curve,
+    "low-rank": costs.low_rank,
+    "low-rank-memory": costs.low_rank_memory,
 }
 
 

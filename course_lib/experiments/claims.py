@@ -39,13 +39,14 @@ def claims(paper: str | None = None) -> list[dict]:
 def judge(claim: dict) -> Judged:
     """Holds where the paired 95 % interval of a - b lies above min_diff; weaker where it lies above 0 only.
 
-    a and b are methods, or b is a number. Pairs are draws of annotators: same digits, labels and first weights.
+    a and b are methods, or b is a number; `where` is the setting of both, `where_a` and `where_b` what differs. Pairs
+    are draws of annotators: same digits, labels and first weights.
     """
     if "check" not in claim:
         return Judged(claim, np.nan, np.nan, np.nan, 0, "not tested")
     check = claim["check"]
     result = read(shipped(f"results/{claim['experiment']}.json"))
-    a, b = (_by_draw(result, check, side) for side in (check["a"], check["b"]))
+    a, b = (_by_draw(result, check, side) for side in "ab")
     draws = next(side for side in (a, b) if isinstance(side, dict))
     if any(isinstance(side, dict) and side.keys() != draws.keys() for side in (a, b)):
         raise ValueError(
@@ -80,13 +81,16 @@ def table(paper: str | None = None, *, experiment: str = "") -> str:
     return "\n".join(lines)
 
 
-def _by_draw(result: dict, check: dict, side: str | float) -> dict[int, float] | float:
+def _by_draw(result: dict, check: dict, side: str) -> dict[int, float] | float:
     """Mean of the seeds of each draw, by draw; a number stands for itself."""
-    if isinstance(side, int | float):
-        return float(side)
-    rows, draws = select(result, side, **check.get("where", {})), {}
+    method = check[side]
+    if isinstance(method, int | float):
+        return float(method)
+    rows, draws = select(result, method, **check.get("where", {}), **check.get(f"where_{side}", {})), {}
     if any(row["setting"] != rows[0]["setting"] for row in rows):
-        raise ValueError(f"`where` of this check leaves several settings of {side!r}; name one: {rows[0]['setting']}.")
+        raise ValueError(
+            f"`where` of this check leaves several settings of {method!r}; name one: {rows[0]['setting']}."
+        )
     for row in rows:
         draws.setdefault(row["draw"], []).append(row["metrics"][check["metric"]])
     return {draw: float(np.mean(seeds)) for draw, seeds in draws.items()}

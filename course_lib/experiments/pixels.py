@@ -44,6 +44,7 @@ SHORT = (
 )
 SEARCH = (("mode_label", "staple", "pixel", *JOINT), ())
 """Where might a matrix for each pixel win?"""
+PLACES = (SEARCH[0], ("mean_label", "global", "place", "pixel"))
 
 LAMBDAS = (0.0, 0.001, 0.01, 0.1, 0.4, 0.7, 0.9)
 
