@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
 from .annotations import MISSING, as_labels
@@ -156,6 +157,67 @@ def best_constant(target: Tensor, truth: Tensor) -> Tensor:
         mean = (target * there).sum((0, 3, 4)) / there.sum()  # (R, L)
         columns = torch.where(there, mean[None, :, :, None, None], columns)
     return columns
+
+
+def distances(a: Tensor, b: Tensor, n_classes: int = 2, *, by: str = "iou") -> Tensor:
+    """How far apart masks (N, S, H, W) and (N, T, H, W) are, 1 - IoU or 1 - Dice, the mean over classes but the
+    background: (N, S, T), 0 to 1; two masks that both lack a class are 0 apart in it. NaN where either is MISSING.
+
+    >>> distances(torch.tensor([[[[1, 1, 0]], [[0, 0, 0]]]]), torch.tensor([[[[0, 1, 0]], [[0, 0, 0]]]]))
+    tensor([[[0.5000, 1.0000],
+             [1.0000, 0.0000]]])
+    """
+    if by not in ("iou", "dice"):
+        raise ValueError(f"`by` must be 'iou' or 'dice'; got {by!r}.")
+    if a.ndim != 4 or b.ndim != 4 or len(a) != len(b) or a.shape[2:] != b.shape[2:]:
+        raise ValueError(
+            f"wanted masks (N, S, H, W) and (N, T, H, W) of the same pictures; got {tuple(a.shape)} and "
+            f"{tuple(b.shape)}. A single mask a picture is masks[:, None]."
+        )
+    a, b = as_labels(a, n_classes, what="a"), as_labels(b, n_classes, what="b")
+    far = torch.zeros(len(a), a.shape[1], b.shape[1])
+    for k in range(1, n_classes):
+        one, two = ((x == k).flatten(2).float() for x in (a, b))  # (N, S, pixels)
+        both = torch.einsum("nsp,ntp->nst", one, two)
+        total = one.sum(2)[:, :, None] + two.sum(2)[:, None]  # (N, S, T)
+        near = 2 * both / total if by == "dice" else both / (total - both)
+        far += torch.where(total > 0, 1 - near, 0) / (n_classes - 1)
+    absent = [(x == MISSING).flatten(2).all(2) for x in (a, b)]
+    return far.masked_fill(absent[0][:, :, None] | absent[1][:, None], math.nan)
+
+
+def ged(samples: Tensor, masks: Tensor, n_classes: int = 2, *, by: str = "iou", unbiased: bool = False) -> float:
+    """Generalised energy distance, 2 E d(S, Y) - E d(S, S') - E d(Y, Y'), the mean over pictures: 0 for the same sets.
+
+    Source: Kohl 2018, Eq. 3; d as `distances`. Differs from the public code of Zhang 2020, which adds similarities, so
+    that a perfect answer has the highest number, and changes its arguments.
+    Arguments: samples (N, S, H, W) of a model, masks (N, R, H, W) of people, MISSING where somebody was not asked.
+    unbiased: leave out the pairs of a sample with itself, as a model that draws S masks at random needs, not one that
+    gives one mask a person: else it looks worse the fewer it draws. May then lie below 0.
+    """
+    if unbiased and samples.shape[1] < 2:
+        raise ValueError(f"without pairs of a sample with itself two samples are needed; got {samples.shape[1]}.")
+    between = distances(samples, masks, n_classes, by=by).nanmean((1, 2))
+    own = distances(samples, samples, n_classes, by=by)  # (N, S, S), 0 on the diagonal
+    among = own.nanmean((1, 2)) * (samples.shape[1] / (samples.shape[1] - 1) if unbiased else 1)
+    return float((2 * between - among - distances(masks, masks, n_classes, by=by).nanmean((1, 2))).nanmean())
+
+
+def matched_iou(samples: Tensor, masks: Tensor, n_classes: int = 2) -> float:
+    """Mean IoU of the best one-to-one match of samples (N, S, H, W) with masks (N, R, H, W), the mean over pictures.
+
+    If there are more of one, each set is repeated until both are as large (the least common multiple).
+    Source: Kohl 2019, the Hungarian-matched IoU.
+    """
+    apart, scores = distances(samples, masks, n_classes), []
+    for one in apart:
+        there = one[~one.isnan().all(1)][:, ~one.isnan().all(0)]
+        if there.numel():
+            S, T = there.shape
+            whole = there.repeat_interleave(math.lcm(S, T) // S, 0).repeat_interleave(math.lcm(S, T) // T, 1)
+            rows, columns = linear_sum_assignment(whole.numpy())
+            scores.append(1 - float(whole[rows, columns].mean()))
+    return float(torch.tensor(scores).mean())
 
 
 def _overlaps(predicted: Tensor, truth: Tensor, n_classes: int, pooled: bool) -> tuple[Tensor, Tensor]:

@@ -430,7 +430,7 @@ device, nets = training.pick_device(), {}
 for key, mask in labels.items():
     nets[key] = Vanilla(networks.unet(1, 2, generator=seeded(0)))
     seen = Annotations(train.images, mask[:, None], n_classes=2)
-    history = training.fit(nets[key], seen, epochs=P.epochs, batch_size=P.batch_size, lr=5e-3)
+    history = training.fit(nets[key], seen, epochs=P.epochs, batch_size=P.batch_size, lr=1e-2)
     assert all(parameter.device.type == device.type for parameter in nets[key].parameters())
     assert history.device.startswith(device.type)
 print(history)
