@@ -33,6 +33,11 @@ def _said(scores: Tensor, labels: Tensor) -> Tensor:
     return scores.gather(2, labels.clamp(min=0)[:, :, None]).squeeze(2)
 
 
+def _column(log_A: Tensor, truth: Tensor) -> Tensor:
+    """log_A of one truth (N, *S) at each pixel: (N, R, L, *S)."""
+    return log_A.gather(3, truth[:, None, None, None].expand(*log_A.shape[:3], 1, *log_A.shape[4:])).squeeze(3)
+
+
 def _observed_mean(values: Tensor, labels: Tensor) -> Tensor:
     return values[labels != MISSING].mean()
 
@@ -59,10 +64,7 @@ LOSS_MISTAKES = {
         lambda A, p, said: _observed_mean(-_said(apply(A, p).exp().log_softmax(2), said), said)
     ),
     "only the most probable truth was scored; every truth contributes.": (
-        lambda A, p, said: _observed_mean(
-            -_said((A.gather(3, p.argmax(1)[:, None, None, None].expand(*A.shape[:3], 1, *A.shape[4:]))).squeeze(3), said),
-            said,
-        )
+        lambda A, p, said: _observed_mean(-_said(_column(A, p.argmax(1)), said), said)
     ),
     "these are log-likelihoods of all labels of a pixel together; here each label is scored on its own.": (
         lambda A, p, said: -joint_log_likelihood(A, p, said).sum() / (said != MISSING).sum()
@@ -96,7 +98,9 @@ JOINT_MISTAKES = {
     "p was counted once for every annotator; it counts once.": (
         lambda A, p, said: (_rows(A, said) + p[:, None]).sum(1).logsumexp(1)
     ),
-    "p is missing: before any label is read, the network has a say.": lambda A, p, said: _rows(A, said).sum(1).logsumexp(1),
+    "p is missing: before any label is read, the network has a say.": (
+        lambda A, p, said: _rows(A, said).sum(1).logsumexp(1)
+    ),
     "that is the most probable truth's share alone; sum over all truths (logsumexp).": (
         lambda A, p, said: (_rows(A, said).sum(1) + p).amax(1)
     ),
@@ -167,9 +171,6 @@ GUARD_MISTAKES = {
     "you compared with the one who marks least.": lambda found, said: found.float().mean() / _shares(said).min(),
     "it is turned round: the network's share stands above.": (
         lambda found, said: _shares(said).max() / found.float().mean()
-    ),
-    "you compared numbers of pixels; not everybody saw every picture, so compare shares.": (
-        lambda found, said: found.sum() / (said > 0).sum((0, 2, 3)).max()
     ),
     "-1 was added up with the marks: it is no number of pixels.": (
         lambda found, said: found.float().mean() / said.float().mean((0, 2, 3)).max()
