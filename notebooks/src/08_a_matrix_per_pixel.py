@@ -183,7 +183,7 @@ guess = {
 # \sum_n \sum_{r \,\in\, S(x_n)} \Bigl[ \mathrm{CE}\bigl(A^{(r)} p,\ \tilde y^{(r)}\bigr) + \lambda \operatorname{tr} A^{(r)} \Bigr] .
 # $$ (eq-ch8-printed)
 #
-# That is a gain over chapter 3's paper: whoever labels little is not shrunk more (section 6 there). Ours is the mean
+# That is a gain over chapter 3's paper: whoever labels little is not shrunk more. Ours is the mean
 # over observed labels in the place of the sum. At one pixel, cross-entropy reads one row of the matrix:
 #
 # $$
@@ -506,8 +506,8 @@ for name, error in errors.items():
 outcome("together, the matrices are better than the best constant ones", errors["pixel, together"] < errors["best constant"])
 
 # %% [markdown]
-# Matrices of pixels tell more of these people than any matrix of a picture could: this is the paper's best point, and it
-# holds. With $A$ and $p$ the model foretells each annotator's mask, too (Figs. 5 and 6 of the paper):
+# Scored together, matrices of pixels tell more of these people than any matrix of a picture could, and that is the best
+# of the paper's idea. With $A$ and $p$ the model foretells each annotator's mask, too (Figs. 5 and 6 of the paper):
 
 # %% tags=["hide-input"]
 will_mark = confusion.apply(answers["pixel, together"][1], answers["pixel, together"][0])[4, :, 1].exp()  # (R, H, W)
@@ -611,12 +611,21 @@ trace_curve = shipped("lambda-curve")
 lambdas = sorted({row["setting"]["lam"] for row in trace_curve["rows"]})
 wanted = {"together": ("pixel_joint", 5), "printed": ("pixel", 5), "one label": ("pixel", 1)}
 by_lambda = {name: np.array([experiments.values(trace_curve, m, "dice", per_item=n, lam=lam) for lam in lambdas]).T for name, (m, n) in wanted.items()}
-fig = plots.curve(lambdas, by_lambda, log=True, model="together", xlabel="lambda", ylabel="Dice", title="The trace: little does little, much destroys")
+fig = plots.curve(lambdas, by_lambda, log=True, model="together", xlabel="lambda", ylabel="Dice", title="Too much trace destroys the truth")
 plots.described(fig, f"Panel missing_foreground, mean and range of {len(by_lambda['together'])} draws. Size {trace_curve['size']}.")
 
 # %% [markdown]
-# On the left the curves are flat: the trace is not what finds the truth. On the right the truth is gone; section 6 says why.
-# Below .1, $\lambda$ is not worth your time.
+# Does a little help? The same draws with $\lambda = .01$ and without the trace, and then with a lot of it:
+
+# %%
+at = dict(zip(lambdas, range(len(lambdas))))
+for name, values in by_lambda.items():
+    for low, high in ((0.0, 0.01), (0.01, 0.1), (0.1, 0.4)):
+        mean, half = plots.interval(values[:, at[high]] - values[:, at[low]])
+        print(f"{name:>10}: lambda {high:g} against {low:g}: {mean:+.3f} ± {half:.3f}")
+
+# %% [markdown]
+# An interval that holds 0 says that these draws do not settle it. Section 6 says why a large $\lambda$ must go wrong.
 #
 # ### How careless may they be?
 #
@@ -629,11 +638,20 @@ shares = sorted({row["setting"]["careless"] for row in noise["rows"]}, reverse=T
 worth = [experiments.values(noise, "pixel_joint", "annotator_dice", careless=share).mean() for share in shares]
 ways = {"vote": "mode_label", "STAPLE": "staple", "global, together": "global_joint", "pixel, printed": "pixel", "pixel, together": "pixel_joint"}
 by_noise = {name: np.array([experiments.values(noise, m, "dice", careless=share) for share in shares]).T for name, m in ways.items()}
-fig = plots.curve(worth, by_noise, model="pixel, together", xlabel="mean Dice of the annotators' masks", ylabel="Dice", title="Good annotators need no model")
+fig = plots.curve(worth, by_noise, model="pixel, together", xlabel="mean Dice of the annotators' masks", ylabel="Dice", title="The worse the annotators, the more the method matters")
 plots.described(fig, f"From always careless (left) to careless in {shares[-1]:.0%} of the pictures. Mean and range of {len(by_noise['vote'])} draws, size {noise['size']}.")
 
 # %% [markdown]
-# On the right all are close together: there is little to gain where people are good. The methods part on the left.
+# How far are the best and the worst method apart?
+
+# %%
+for score, *means in zip(worth, *(values.mean(0) for values in by_noise.values())):
+    best = list(by_noise)[int(np.argmax(means))]
+    print(f"annotators {score:.2f}: from {min(means):.3f} to {max(means):.3f}, apart {max(means) - min(means):.3f}, best: {best}")
+
+# %% [markdown]
+# Before you model your annotators, find out how much is to be gained: two masks of the same pictures and their Dice with each
+# other tell you where on this axis you are.
 #
 # ### A guard that needs no truth
 #
@@ -695,8 +713,9 @@ print(f"as learned: Dice {dice(log_p):.2f}, trace {traces[0]:.2f}; turned round:
 outcome("the labels cannot tell, and the trace prefers the wrong one", traces[1] < traces[0])
 
 # %% [markdown]
-# Every $\lambda > 0$ has its best place at the wrong end. A small one cannot carry the run over the hill between the two; the
-# identity start put it on the right side. At $\lambda = .4$, a value of the paper's Fig. 3, it goes over:
+# So with any $\lambda > 0$ the turned model has the smaller loss. A small one cannot carry the run over the hill between the two; the
+# identity start put it on the right side. At $\lambda = .4$, a value of the paper's Fig. 3, the truth is lost: turned round,
+# or given up on the way.
 
 # %%
 heavy = asked(trained(said, True, lam=0.4)[0])
@@ -730,7 +749,7 @@ for seed in range(P.starts):
 outcome("not one of them finds what the identity start finds", max(dice(p) for p, _ in blind.values()) < scores["pixel, together"] - 0.1)
 
 # %% [markdown]
-# The label likelihoods of such runs are no worse (chapter 10 has the numbers). All background, all foreground, or a swollen
+# Such runs may explain labels as well as good ones do (chapter 10 has the numbers). All background, all foreground, or a swollen
 # something: the matrices explain everything.
 #
 # ### Softmax over the wrong axis
@@ -900,8 +919,8 @@ def together(log_A, log_p, labels):
 checks.together(together)
 
 # %% [markdown]
-# **What you should see, and why.** Two lines are swapped against 8.1, and that is the whole difference between the third and
-# the fourth run of section 5. Count $p$ once: it is what the *picture* says, however many people look at it.
+# **What you should see, and why.** Two lines are swapped against 8.1, and that is the whole difference between `pixel,
+# printed` and `pixel, together` in section 5. Count $p$ once: it is what the *picture* says, however many people look at it.
 #
 # ```{exercise} How far to raise the diagonal (★, 10 minutes)
 # :label: ex-ch8-start
