@@ -486,12 +486,12 @@ maps(
     "Learned: who marks what, given the truth",
     f"p(marks | true class) at each pixel of the same unseen digit. Size {training.size()}.",
     "Three rows of five small maps. Target: good a digit, over a wide one, under thin, wrong half-bright, blank dark. "
-    "Together: much the same, smoother. Printed: the wide rim of over is missing, and good is duller.",
+    "Together: much the same, smoother. Printed: the wide rim of over is missing.",
 )
 
 # %% [markdown]
-# The third row is the drift again. The rim of *over* is missing there: the model believes that *over* is right, and
-# that *good* misses things.
+# The third row is the drift again: the rim of *over* is missing. That model takes the rim for foreground, where *over* is
+# right. What *over* says of background there, nobody asked: the column that we compare was never read.
 #
 # As one number: the root mean square error in that column, each class with the same weight (`metrics.cm_rmse`). A number
 # needs references. The identity says "nobody errs". The best constant is what one matrix an annotator can do at best:
