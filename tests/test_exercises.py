@@ -6,7 +6,19 @@ import pytest
 import torch
 from exercises import defined, outside
 
-from course_lib.checks import CheckFailed, NotDone, classes, em, identify, labels_only, masks, people, rivals, start
+from course_lib.checks import (
+    CheckFailed,
+    NotDone,
+    classes,
+    em,
+    identify,
+    labels_only,
+    ladder,
+    masks,
+    people,
+    rivals,
+    start,
+)
 
 CHECKS = {
     0: start,
@@ -16,6 +28,7 @@ CHECKS = {
     5: rivals,
     6: people,
     7: masks,
+    9: ladder,
     10: identify,
 }  # chapter 1's have a file of their own
 TABLES = {
@@ -45,6 +58,10 @@ TABLES = {
     (7, "pattern_matrices"): masks.PATTERN_MISTAKES,
     (7, "thick_only"): masks.THIN_MISTAKES,
     (7, "two_panels"): masks.PANEL_MISTAKES,
+    (9, "freedom"): ladder.FREEDOM_MISTAKES,
+    (9, "says"): ladder.SAYS_MISTAKES,
+    (9, "pick"): ladder.PICK_MISTAKES,
+    (9, "halves"): ladder.HALVES_MISTAKES,
     (10, "uniform_rest"): identify.REST_MISTAKES,
     (10, "impostor"): identify.IMPOSTOR_MISTAKES,
     (10, "per_class"): identify.MEAN_MISTAKES,
