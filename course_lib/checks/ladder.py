@@ -120,7 +120,7 @@ def says(function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     if seen.most >= MANY**2 and given.shape == right.shape and torch.allclose(given.float(), right, atol=1e-5):
         raise CheckFailed(f"Exercise 9.2: {WHOLE}")
     mistakes = {sentence: wrong(B1, B2, P) for sentence, wrong in SAYS_MISTAKES.items() if sentence != WHOLE}
-    praise = f"right, and no array had more than {seen.most} numbers; the matrix has {MANY**2}."
+    praise = f"right. No array had more than {seen.most} numbers; the matrix has {MANY**2}."
     judge("9.2", given.float(), right, mistakes, praise)
 
 

@@ -72,10 +72,11 @@ book.card(9)
 
 # %% tags=["parameters"]
 P = training.sized(  # (ci, lesson, paper)
-    images=(120, 800, 3600),  # pictures that the networks learn from
-    tested=(60, 200, 1000),
-    epochs=(4, 6, 20),
-    batch_size=(10, 32, 64),
+    images=(80, 800, 3600),  # pictures that the networks learn from
+    tested=(40, 200, 1000),
+    asked=(12, 60, 60),  # of these, how many to compare the matrices on: each is redrawn sixteen times
+    epochs=(5, 6, 20),
+    batch_size=(8, 32, 64),
 )
 print(f"size {training.size()}: {P}")
 
@@ -88,11 +89,13 @@ print(f"size {training.size()}: {P}")
 
 # %%
 digits = data.split(data.mnist5k())
-few = scenes.digits(digits.train.take(torch.arange(60)), generator=seeded(0))  # images, truth, number of classes
+few = scenes.digits(digits.train.take(torch.arange(50)), generator=seeded(0))  # images, truth, number of classes
 target = target_columns(few.truth, few.images, PANELS["by_place"], n_classes=2, draws=24, generator=seeded(1))
 marks, object_ = target[:, 2, 1], (few.truth == 1).float()  # (N, H, W): how often no. 3 marks it; where there is an object
 print(f"target columns {tuple(target.shape)}: pictures, annotators, what is said, height, width")
 
+# %% [markdown]
+# A rung is a rule for averaging. Each mean is over pixels where there *is* an object, since $A_{11}$ says nothing of others:
 
 # %%
 def shared(values, weight, rung):
@@ -196,7 +199,7 @@ guess = {
 #
 # ### What a rung cannot say
 #
-# First section 2. Redraw each annotator's masks twenty times, and twenty times again. Average the first half over what a rung calls alike, and ask
+# First section 2. Redraw each annotator's masks sixteen times, and sixteen times again. Average the first half over what a rung calls alike, and ask
 # how far this is from the second half. A rung with too little freedom is wrong; one with too much learns the noise of the
 # first half. The measure is `metrics.cm_rmse`, which looks at the column of the true class only.
 
@@ -208,7 +211,7 @@ people = {
     "small": where(small(60), blank(), faithful()),
     "wide": over(1, 1),
 }
-redrawn = [target_columns(few.truth, few.images, list(people.values()), n_classes=2, draws=20, generator=seeded(k)) for k in (2, 3)]
+redrawn = [target_columns(few.truth, few.images, list(people.values()), n_classes=2, draws=16, generator=seeded(k)) for k in (2, 3)]
 
 
 # %% [markdown]
@@ -237,7 +240,7 @@ Markdown("\n".join(lines))
 
 # %%
 assert low_enough == {"slips": "global", "left": "place", "small": "patch", "wide": "pixel"}
-print("*slips*: the pixel's own matrix is worse than one for all, by the noise of twenty drawings: "
+print("*slips*: the pixel's own matrix is worse than one for all, by the noise of sixteen drawings: "
       f"{errors[0, 3]:.3f} against {errors[0, 0]:.3f}")  # fmt: skip
 
 # %% [markdown]
@@ -344,7 +347,7 @@ print(history)
 # %%
 found = {name: training.predict(net, test.images) for name, net in nets.items()}
 setting = {"scene": "digits", "annotators": "by_place", "per_item": 5}
-asked = {name: pixels.judged(net, drawn, setting, 0) for name, net in nets.items()}
+asked = {name: pixels.judged(net, drawn, setting, 0, most=P.asked) for name, net in nets.items()}
 live = {name: metrics.dice(masks, test.truth, empty=1.0).foreground for name, masks in found.items()}
 
 # %% tags=["hide-input"]
