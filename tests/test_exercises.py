@@ -16,6 +16,7 @@ from course_lib.checks import (
     ladder,
     masks,
     people,
+    pixels,
     rivals,
     start,
 )
@@ -28,6 +29,7 @@ CHECKS = {
     5: rivals,
     6: people,
     7: masks,
+    8: pixels,
     9: ladder,
     10: identify,
 }  # chapter 1's have a file of their own
@@ -58,6 +60,10 @@ TABLES = {
     (7, "pattern_matrices"): masks.PATTERN_MISTAKES,
     (7, "thick_only"): masks.THIN_MISTAKES,
     (7, "two_panels"): masks.PANEL_MISTAKES,
+    (8, "label_loss"): pixels.LOSS_MISTAKES,
+    (8, "together"): pixels.JOINT_MISTAKES,
+    (8, "raised_by"): pixels.BIAS_MISTAKES,
+    (8, "swelling"): pixels.GUARD_MISTAKES,
     (9, "freedom"): ladder.FREEDOM_MISTAKES,
     (9, "says"): ladder.SAYS_MISTAKES,
     (9, "pick"): ladder.PICK_MISTAKES,
