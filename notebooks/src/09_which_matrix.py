@@ -438,7 +438,7 @@ Markdown("\n".join(lines))
 # %% tags=["hide-input"]
 plots.described(
     plots.bars_with_spread([row for row in LADDERS["by-place"]["rows"] if row["setting"]["per_item"] == 5], "dice",
-                           ["truth", "mode_label", "staple", "spatial_staple", *pixels.JOINT], model="place_joint",
+                           ["mode_label", "staple", *pixels.JOINT], model="place_joint",
                            xlabel="Dice on unseen pictures", title="by-place: four rungs, and fusing first"),
     f"A dot is a draw, the line is the 95 % interval. Size {LADDERS['by-place']['size']}.",
 )  # fmt: skip
