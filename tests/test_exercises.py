@@ -13,6 +13,7 @@ from course_lib.checks import (
     em,
     identify,
     labels_only,
+    ladder,
     masks,
     people,
     pixels,
@@ -29,6 +30,7 @@ CHECKS = {
     6: people,
     7: masks,
     8: pixels,
+    9: ladder,
     10: identify,
 }  # chapter 1's have a file of their own
 TABLES = {
@@ -62,6 +64,10 @@ TABLES = {
     (8, "together"): pixels.JOINT_MISTAKES,
     (8, "raised_by"): pixels.BIAS_MISTAKES,
     (8, "swelling"): pixels.GUARD_MISTAKES,
+    (9, "freedom"): ladder.FREEDOM_MISTAKES,
+    (9, "says"): ladder.SAYS_MISTAKES,
+    (9, "pick"): ladder.PICK_MISTAKES,
+    (9, "halves"): ladder.HALVES_MISTAKES,
     (10, "uniform_rest"): identify.REST_MISTAKES,
     (10, "impostor"): identify.IMPOSTOR_MISTAKES,
     (10, "per_class"): identify.MEAN_MISTAKES,
