@@ -134,6 +134,14 @@ def test_the_oracle_knows_each_annotators_mean_matrix():
     assert float(A[2, 1, 1]) == pytest.approx(float(share), abs=1e-5)
 
 
+@pytest.mark.parametrize("name", ["ladder-by-place", "ladder-by-contrast", "ladder-shapes", "low-rank"])
+def test_each_ladder_has_every_method_once_on_every_setting(name, tiny):
+    rows = experiments.run(name, seeds=1, size="ci", device="cpu", progress=False)["rows"]
+    assert len(rows) == len({(r["method"], str(r["setting"])) for r in rows}) >= 5
+    assert all(math.isfinite(v) for r in rows for v in r["metrics"].values())
+    assert len({(r["setting"]["scene"], r["setting"]["annotators"]) for r in rows}) == 1
+
+
 def test_careless_annotators_are_themselves_in_a_share_of_the_pictures(tiny):
     rows = pixels.noise_curve(seeds=1, size="ci", device="cpu", progress=False)
     share = [row["setting"]["careless"] for row in rows]
