@@ -163,7 +163,9 @@ def test_a_method_without_matrices_is_judged_by_counted_ones(tiny):
     class Knows(torch.nn.Module):
         """Says the truth, and nothing of anybody."""
 
-        weight = torch.nn.Parameter(torch.zeros(1))
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
 
         def log_p(self, x):
             part = drawn.train if len(x) == 12 else drawn.test
