@@ -739,7 +739,7 @@ for what, A in {"plain": plain, "with the identity": kept}.items():
     assert (gradient.abs().max() < 1e-6) == (what == "plain")
 
 # %% tags=["hide-input"]
-fig = plots.confusion_row(torch.stack([plain, kept]), ["plain rank 1", "with identity"], title="Without the identity, the truth makes no difference")
+fig = plots.confusion_row(torch.stack([plain, kept]), ["plain rank 1", "with identity"], title="Without the identity, all columns are equal")
 plots.described(fig, "The same two vectors, with and without an identity in the sum; columns then divided by their sums.")
 
 # %% [markdown]
