@@ -42,6 +42,8 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "masks-missing-foreground": partial(masks.mask_training, "missing_foreground"),
     "ladder-as-released": partial(pixels.ladder, "digits", "as_released"),
     "ladder-missing-foreground": partial(pixels.ladder, "digits", "missing_foreground"),
+    "one-label-as-released": partial(pixels.ladder, "digits", "as_released", pixels.ONE_LABEL),
+    "one-label-missing-foreground": partial(pixels.ladder, "digits", "missing_foreground", pixels.ONE_LABEL),
     "ladder-by-place": partial(pixels.ladder, "digits", "by_place", pixels.PLACES),
     "ladder-lesions": partial(pixels.ladder, "lesions", "missing_foreground", pixels.SHORT),
     "ladder-shapes": partial(pixels.ladder, "shapes", "three_classes", pixels.SHORT),

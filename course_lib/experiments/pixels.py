@@ -35,9 +35,10 @@ JOINT = ("global_joint", "place_joint", "coarse_joint", "pixel_joint")
 
 FULL = (
     ("truth", "mode_label", "staple", "spatial_staple", "oracle", "global", "place", "pixel", "pixel_no_trace", *JOINT),
-    ("mean_label", "oracle", "global", "place", "coarse", "pixel", "pixel_no_trace"),
+    (),
 )
 """Methods with five labels a picture and with one, whose vote and STAPLE are that label; `joint` is no difference."""
+ONE_LABEL = (("pixel",), ("mean_label", "oracle", "global", "place", "coarse", "pixel", "pixel_no_trace"))
 SHORT = (
     ("mode_label", "staple", "oracle", "global", "pixel", "pixel_no_trace", "global_joint", "pixel_joint"),
     ("mean_label", "oracle", "global", "pixel", "pixel_no_trace"),
@@ -144,7 +145,8 @@ def suspicious(numbers: dict[str, float]) -> bool:
 
     The second takes for granted that whoever marks most marks too much; where nobody does, it accuses good runs.
     """
-    return not 0.2 < numbers["foreground"] / numbers["largest_annotator"] < 0.9
+    most = numbers["largest_annotator"]
+    return not 0.2 * most < numbers["foreground"] < 0.9 * most
 
 
 def picked(candidates: dict[str, dict[str, float]]) -> str:

@@ -533,12 +533,13 @@ maps(
 
 # %% tags=["hide-input"]
 shipped = lambda name: experiments.read(data.shipped(f"results/{name}.lesson.json"))  # noqa: E731
-ladders = {name: shipped("ladder-" + name.replace("_", "-")) for name in ("missing_foreground", "as_released")}
+PANELS_SHIPPED = ("missing_foreground", "as_released")
+ladders, one_label = ({name: shipped(f"{of}-" + name.replace("_", "-")) for name in PANELS_SHIPPED} for of in ("ladder", "one-label"))
 METHODS = ["truth", "mode_label", "staple", "spatial_staple", "pixel_no_trace", "pixel", "pixel_joint", "global", "global_joint"]
 
 
 def five_draws(name, title):
-    rows = [row for row in ladders[name]["rows"] if row["setting"]["per_item"] == 5]
+    rows = ladders[name]["rows"]
     fig = plots.bars_with_spread(rows, "dice", METHODS, model="pixel_joint", xlabel="Dice on unseen pictures", title=title)
     return plots.described(
         fig,
@@ -557,7 +558,7 @@ five_draws("as_released", "Two of five draw too wide, in the same places")
 
 # %%
 def paired(name, method, other, metric="dice", **setting):
-    a, b = (experiments.values(ladders[name], m, metric, per_item=5, **setting) for m in (method, other))
+    a, b = (experiments.values(ladders[name], m, metric, **setting) for m in (method, other))
     mean, half = plots.interval(a - b)
     return f"{name}: {method} - {other} {mean:+.3f} ± {half:.3f}, ahead in {(a > b).sum()} of {len(a)} draws"
 
@@ -574,7 +575,7 @@ for name in ladders:
 # %%
 print(f"{'CM-RMSE':>18}  identity  best constant  global_joint  pixel  pixel_joint")
 for name, result in ladders.items():
-    of = lambda method, metric="cm_rmse": experiments.values(result, method, metric, per_item=5).mean()  # noqa: E731, B023
+    of = lambda method, metric="cm_rmse": experiments.values(result, method, metric).mean()  # noqa: E731, B023
     print(f"{name:>18}  {of('pixel', 'cm_rmse_identity'):8.3f}  {of('pixel', 'cm_rmse_constant'):13.3f}  {of('global_joint'):12.3f}  {of('pixel'):5.3f}  {of('pixel_joint'):11.3f}")
 
 # %% [markdown]
@@ -592,9 +593,10 @@ PAIRS = {  # with five labels, with one
     "pixel, no trace": ("pixel_no_trace",) * 2, "pixel": ("pixel_joint", "pixel"), "known matrices": ("oracle",) * 2,
 }  # fmt: skip
 lines = ["| panel | matrices | Dice, five labels | Dice, one label | CM-RMSE, five | CM-RMSE, one |", "| --- | --- | --- | --- | --- | --- |"]
-for name, result in ladders.items():
-    for what, methods in PAIRS.items():
-        cells = [plots.interval(experiments.values(result, m, metric, per_item=n)) for metric in ("dice", "cm_rmse") for m, n in zip(methods, (5, 1))]
+for name in PANELS_SHIPPED:
+    for what, (five, one) in PAIRS.items():
+        runs = [(ladders[name], five, 5), (one_label[name], one, 1)]
+        cells = [plots.interval(experiments.values(result, m, metric, per_item=n)) for metric in ("dice", "cm_rmse") for result, m, n in runs]
         lines.append(f"| `{name}` | {what} | " + " | ".join(f"{mean:.3f} ± {half:.3f}" for mean, half in cells) + " |")
 Markdown("\n".join(lines))
 
@@ -689,13 +691,14 @@ for name in columns:
 # run lost whose Dice is below .7; the guard does not know it:
 
 # %%
-print("                     good: quiet  flagged   lost: quiet  flagged")
-for name, result in {**ladders, "lambda curve": trace_curve}.items():
+print("                               good: quiet  flagged   lost: quiet  flagged")
+ran = {**ladders, **{f"{name}, one label": result for name, result in one_label.items()}, "lambda curve": trace_curve}
+for name, result in ran.items():
     table = np.zeros((2, 2), int)
     for row in result["rows"]:
         if row["method"].split("_")[0] in ("global", "place", "coarse", "pixel"):
             table[int(row["metrics"]["dice"] < 0.7), int(suspicious(row["metrics"]))] += 1
-    print(f"{name:>18}   {table[0, 0]:11} {table[0, 1]:8} {table[1, 0]:13} {table[1, 1]:8}")
+    print(f"{name:>29} {table[0, 0]:11} {table[0, 1]:8} {table[1, 0]:13} {table[1, 1]:8}")
 
 # %% [markdown]
 # "Good, flagged" are false alarms, "lost, quiet" are misses. Mind the misses: a run that has drifted half of the way to the
@@ -1034,7 +1037,7 @@ for name in RUNS:
 # Drawn from `book/claims.yaml` and the committed results, never typed. Claims of the authors' reply are among them.
 
 # %% tags=["hide-input"]
-tables = [claims.table(experiment=name) for name in ("ladder-missing-foreground", "ladder-as-released", "lambda", "noise")]
+tables = [claims.table(experiment=name) for name in ("ladder-missing-foreground", "ladder-as-released", "one-label", "lambda", "noise")]
 head_lines, claimed = tables[0].splitlines()[:2], [line for table in tables for line in table.splitlines()[2:]]
 Markdown("\n".join(head_lines + claimed) if claimed else "*No claim on these experiments has been judged yet.*")
 
