@@ -90,6 +90,16 @@ class Annotations:
     def n_observed(self) -> int:
         return int(self.observed.sum())
 
+    def check_identities(self) -> None:
+        """Raises ValueError if what is learned for each annotator would describe nobody: columns are slots."""
+        if not self.identities and self.n_annotators > 1:
+            raise ValueError(
+                "these labels come from anonymous readers (identities=False): column r is a slot, filled now by one "
+                "person, now by another, so a matrix for each column describes nobody. Fuse each item on its own "
+                "(vote, STAPLE), let all share a matrix (pixel_cms.SharedCM), or learn plausible masks. If the columns are "
+                "people after all, say identities=True."
+            )
+
     def items(self, index: Tensor | np.ndarray | slice | list[int]) -> Annotations:
         """The same annotators on the items in `index`."""
         index = index if isinstance(index, slice) else torch.as_tensor(index)

@@ -19,6 +19,7 @@ from course_lib.files import base_folder, download, found, read_idx, verified
 SHIPPED_SHA256 = {
     "mnist5k.npz": "63818dc867dd7ee1181196c2588842f34debadc19cc80dc16b1dc1401cbb62c4",
     "anaesthesia.csv": "904bb3043d0059b17d9801bbdd90c48ce0932eb35c8be32524b16c43452c9629",
+    "lidc_masks.npz": "77412a4770e451fc5b936901f133e8419c7832c277322780655366a47a918061",
 }
 MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
 MNIST_GZ_MD5 = {  # in the order train images, train labels, test images, test labels

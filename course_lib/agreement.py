@@ -1,0 +1,91 @@
+"""How far readers agree, before anything is learned: the numbers that a radiologist would ask for.
+
+Of masks, `metrics.pairwise_dice`; of ratings, Fleiss' kappa and Krippendorff's alpha; of areas, Bland and Altman's
+limits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .annotations import MISSING
+
+DISTANCES = ("nominal", "interval")
+
+
+class Ratings(NamedTuple):
+    """exact: the share of pairs of readers of one item who say the same. kappa, alpha: 0 by chance, 1 never apart."""
+
+    exact: float
+    kappa: float
+    alpha: float
+
+
+def ratings(said: Tensor, *, distance: str = "nominal") -> Ratings:
+    """Fleiss' kappa and Krippendorff's alpha of said (N, R), whole numbers or MISSING, by `nltk`.
+
+    kappa is of the items that all R rated, and asks only for same or not; alpha is of all that two or more rated,
+    with `distance`: nominal, same or not, or interval, the squared difference, for scales.
+    Both are of readers who may be others from item to item. Source: Fleiss 1971, Krippendorff 2011.
+    Raises: ValueError if nothing can be compared.
+
+    >>> ratings(torch.tensor([[1, 1, 1], [2, 2, 2], [1, 2, 2]])).exact.__round__(3)
+    0.778
+    """
+    from nltk.metrics.agreement import AnnotationTask  # takes a second, and few need it
+    from nltk.metrics.distance import binary_distance, interval_distance
+
+    if distance not in DISTANCES:
+        raise ValueError(f"`distance` must be one of {DISTANCES}; got {distance!r}.")
+    if said.ndim != 2 or said.is_floating_point():
+        raise ValueError(f"`said` must be whole numbers (N, R), one column a reader; got {tuple(said.shape)}.")
+    counts = (said != MISSING).sum(1)  # (N,)
+    shared = said[counts >= 2]
+    if not len(shared):
+        raise ValueError("no item was rated by two readers, so there is nothing to agree on.")
+    task = lambda part, far: AnnotationTask(  # noqa: E731
+        [
+            (f"reader {r}", f"item {n}", value)
+            for n, row in enumerate(part.tolist())
+            for r, value in enumerate(row)
+            if value != MISSING
+        ],
+        distance=far,
+    )
+    if shared[shared != MISSING].unique().numel() == 1:
+        return Ratings(1.0, float("nan"), float("nan"))  # all say the same of everything: chance would, too
+    pairs = shared[:, :, None] == shared[:, None]
+    seen = (shared[:, :, None] != MISSING) & (shared[:, None] != MISSING) & ~torch.eye(said.shape[1], dtype=torch.bool)
+    whole = said[counts == said.shape[1]]
+    kappa = task(whole, binary_distance).pi() if len(whole) and whole.unique().numel() > 1 else float("nan")
+    alpha = task(shared, binary_distance if distance == "nominal" else interval_distance).alpha()
+    return Ratings(float(pairs[seen].float().mean()), float(kappa), float(alpha))
+
+
+class BlandAltman(NamedTuple):
+    """middle, difference (n,): of each pair of readings; bias: the mean difference; low, high: the limits between which
+    95 % of differences lie, bias -+ 1.96 standard deviations."""
+
+    middle: Tensor
+    difference: Tensor
+    bias: float
+    low: float
+    high: float
+
+
+def bland_altman(first: Tensor, second: Tensor) -> BlandAltman:
+    """Two readings of the same quantity, (n,) each: do they differ by a constant, and by how much at most?
+
+    Source: Bland and Altman 1986. Which reader is first decides the sign; among anonymous readers it means nothing, and
+    only the width says something.
+    """
+    if first.shape != second.shape or first.ndim != 1 or len(first) < 2:
+        raise ValueError(f"wanted two readings (n,) of the same n >= 2 items; got {first.shape} and {second.shape}.")
+    first, second = first.double(), second.double()
+    apart = first - second
+    half = 1.96 * float(apart.std())
+    bias = float(apart.mean())
+    return BlandAltman((first + second) / 2, apart, bias, bias - half, bias + half)
