@@ -96,8 +96,8 @@ class Annotations:
             raise ValueError(
                 "these labels come from anonymous readers (identities=False): column r is a slot, filled now by one "
                 "person, now by another, so a matrix for each column describes nobody. Fuse each item on its own "
-                "(vote, STAPLE), let all share a matrix (pixel_cms.SharedCM), or learn plausible masks. If the columns are "
-                "people after all, say identities=True."
+                "(vote, STAPLE), let all share a matrix (pixel_cms.SharedCM), or learn plausible masks. If the "
+                "columns are people after all, say identities=True."
             )
 
     def items(self, index: Tensor | np.ndarray | slice | list[int]) -> Annotations:
