@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, costs, masks, matrices, people, pixels
+from . import classes, costs, masks, matrices, people, pixels, plausible
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -51,6 +51,12 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "ladder-thin-strokes": partial(pixels.ladder, "digits", "thin_strokes", pixels.SEARCH),
     "ladder-by-contrast": partial(pixels.ladder, "lesions", "by_contrast", pixels.SEARCH),
     "ladder-misses-only": partial(pixels.ladder, "digits", "misses_only", pixels.SEARCH),
+    "plausible-digits": partial(plausible.plausible, "digits", "missing_foreground"),
+    "plausible-lesions": partial(plausible.plausible, "lesions", "missing_foreground"),
+    "plausible-tumours": partial(plausible.plausible, "tumours", "three_classes"),
+    "plausible-lidc": partial(plausible.plausible, "lidc", "readers"),
+    "lidc-dense": partial(plausible.lidc_table, plausible.LIDC, 4),
+    "lidc-one-label": partial(plausible.lidc_table, plausible.LIDC_ONE, 1),
     "lambda-curve": pixels.lambda_curve,
     "noise-curve": pixels.noise_curve,
     "low-rank": costs.low_rank,

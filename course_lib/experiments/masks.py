@@ -116,19 +116,21 @@ def compare(
     device: str | None = None,
     progress: bool = True,
     lr: float = 1e-2,
+    draw: Callable[..., Drawn] | None = None,
     build: Builder | None = None,
     also: Callable[[nn.Module, Drawn, dict, int], dict] = lambda method, drawn, setting, seed: {},
 ) -> list[dict]:
     """Every method on every setting and seed: the same pictures, masks, first weights and order for each.
 
-    build: makes a method and what it is fitted to, as `built`, the default. also: further numbers for its metrics.
+    draw: makes the data, else `prepare`. build: makes a method and what it is fitted to, else `built`. also: further
+    numbers for its metrics.
     """
     P = sized(size, train=(160, 800, 60_000), test=(64, 400, 10_000), epochs=(4, 6, 20), batch_size=(10, 32, 64))
     rows = []
     for setting in settings:
         part = 1 if setting["scene"] == "digits" else 4  # of as many pictures, which have five times the pixels
         for seed in range(seeds):
-            drawn = prepare(setting, seed, P.train // part, P.test // part, size)
+            drawn = (draw or prepare)(setting, seed, P.train // part, P.test // part, size)
             for method in methods:
                 model, labels = (build or built)(method, drawn, seed)
                 with warnings.catch_warnings():
