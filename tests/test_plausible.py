@@ -96,13 +96,13 @@ def test_of_two_equally_likely_masks_it_draws_both_where_the_mean_label_blurs():
     wide = draw_masks(scene.truth, scene.images, [over(2, 2)], n_classes=2, generator=seeded(2))
     data = Annotations(scene.images, said, n_classes=2)
     method = ProbabilisticUNet(unet(1, 2, generator=seeded(0)), 1, 2, latent=2, generator=seeded(3))
-    fit(method, data, epochs=12, batch_size=16, lr=5e-3, progress=False)
+    fit(method, data, epochs=12, batch_size=8, lr=5e-3, progress=False)
     drawn = method.eval().samples(scene.images[:40], 32, seeded(4))
     to_wide, to_narrow = (distances(drawn, masks[:40])[:, :, 0] for masks in (wide, scene.truth[:, None]))
     assert abs(float((to_wide < to_narrow).float().mean()) - 0.5) < 0.1
     assert float(torch.minimum(to_wide, to_narrow).mean()) < 0.3
     plain = Vanilla(unet(1, 2, generator=seeded(0)))
-    fit(plain, data, epochs=12, batch_size=16, lr=5e-3, progress=False)
+    fit(plain, data, epochs=12, batch_size=8, lr=5e-3, progress=False)
     rim = (wide[:40, 0] == 1) & (scene.truth[:40] == 0)
     assert 0.3 < float(predict_log_p(plain, scene.images[:40]).exp()[:, 1][rim].mean()) < 0.7
 
