@@ -1,4 +1,4 @@
-"""Part II: the checks of chapter 12. Each calls the reader's function on a few readings and names the likely mistake."""
+"""Part II: the checks of chapter 12. Each calls the reader's function on a few readings, and names the mistake."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from course_lib.checks.classes import _judge_number, _tensor
 from course_lib.networks import seeded
 
 GRADES = torch.tensor([[1, 2, 2], [5, 4, 5], [3, 3, 1], [2, 4, 3], [5, 5, 5], [1, 1, 2]])
-I, J = torch.triu_indices(3, 3, 1)
+FIRST, SECOND = torch.triu_indices(3, 3, 1)
 
 ALPHA_MISTAKES = {
     "that is alpha of same or not; on a scale, square how far two grades are apart.": lambda s: ratings(s).alpha,
@@ -39,28 +39,30 @@ def _apart(said: Tensor, power: int) -> Tensor:
     """Mean |difference|^power of two readers of an item, over that of any two ratings."""
     x = said.double()
     far = (x.flatten()[:, None] - x.flatten()).abs() ** power
-    return ((x[:, I] - x[:, J]).abs() ** power).mean() / (far.sum() / (far.numel() - len(far)))
+    return ((x[:, FIRST] - x[:, SECOND]).abs() ** power).mean() / (far.sum() / (far.numel() - len(far)))
 
 
 def alpha_interval(function: Callable[[Tensor], float]) -> None:
     """Exercise 12.1: grades (N, R), nothing missing -> Krippendorff's alpha with squared differences."""
     praise = "right. One minus a ratio of two variances."
-    _judge_number("12.1", function, (GRADES.clone(),), ratings(GRADES, distance="interval").alpha, ALPHA_MISTAKES, praise)
+    _judge_number(
+        "12.1", function, (GRADES.clone(),), ratings(GRADES, distance="interval").alpha, ALPHA_MISTAKES, praise
+    )
 
 
 AREAS = torch.tensor([[30.0, 36.0, 27.0], [80.0, 101.0, 90.0], [12.0, 12.5, 17.0], [55.0, 43.0, 61.0]])
 
 LIMIT_MISTAKES = {
     "that is about the mean of the differences; of anonymous readers none comes first, so the middle is 0.": (
-        lambda a: 1.96 * (a[:, I] - a[:, J]).double().std()
+        lambda a: 1.96 * (a[:, FIRST] - a[:, SECOND]).double().std()
     ),
     "that is how far a reading is from the mean of its nodule; of a difference, two variances add up.": (
         lambda a: _limit(a) / 2**0.5
     ),
-    "the root is missing.": lambda a: 1.96 * ((a[:, I] - a[:, J]).double() ** 2).mean(),
+    "the root is missing.": lambda a: 1.96 * ((a[:, FIRST] - a[:, SECOND]).double() ** 2).mean(),
     "1.96 is missing.": lambda a: _limit(a) / 1.96,
     "you took the size of the differences; take the root of their mean square.": (
-        lambda a: 1.96 * (a[:, I] - a[:, J]).double().abs().mean()
+        lambda a: 1.96 * (a[:, FIRST] - a[:, SECOND]).double().abs().mean()
     ),
     "slots 1 and 2 alone are one pair of three; use all pairs.": (
         lambda a: 1.96 * ((a[:, 0] - a[:, 1]).double() ** 2).mean().sqrt()
@@ -79,7 +81,7 @@ def _limit(areas: Tensor) -> Tensor:
 
 
 def limit(function: Callable[[Tensor], float]) -> None:
-    """Exercise 12.2: areas (N, R) of readers without names -> 95 % of differences of two readings lie within -+ this."""
+    """Exercise 12.2: areas (N, R) of anonymous readers -> 95 % of differences lie within -+ this."""
     praise = "right. No slot was first, and every pair was asked."
     _judge_number("12.2", function, (AREAS.clone(),), _limit(AREAS), LIMIT_MISTAKES, praise)
 
@@ -120,7 +122,7 @@ def by_patient(function: Shuffle) -> None:
         if not given.sort(1).values.equal(VALUES):
             raise refuse(0)
         order = given % 10  # (N, R)
-        first = torch.stack([order[PATIENT == p][0] for p in range(6)])  # (patients, R)
+        first = torch.stack([order[p == PATIENT][0] for p in range(6)])  # (patients, R)
         if not order.equal(first[PATIENT]):
             raise refuse(2)
         again = function(VALUES.clone(), PATIENT.clone(), seeded(seed))
@@ -131,7 +133,9 @@ def by_patient(function: Shuffle) -> None:
     for wrong, k in ((same, 1), (alike, 3), (len(orders) < 24, 5)):
         if wrong:
             raise refuse(k)
-    print("✓ Exercise 12.3: right. What is shuffled is what could have been otherwise: who sat in which slot of a scan.")
+    print(
+        "✓ Exercise 12.3: right. What is shuffled is what could have been otherwise: who sat in which slot of a scan."
+    )
 
 
 COUNTS = {"p3": 1, "p8": 6, "p1": 4, "p5": 2, "p9": 5, "p2": 3}  # 21 nodules: three folds of 7 are possible
