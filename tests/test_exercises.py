@@ -17,6 +17,7 @@ from course_lib.checks import (
     masks,
     people,
     pixels,
+    plausible,
     rivals,
     start,
 )
@@ -32,6 +33,7 @@ CHECKS = {
     8: pixels,
     9: ladder,
     10: identify,
+    11: plausible,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -71,6 +73,10 @@ TABLES = {
     (10, "uniform_rest"): identify.REST_MISTAKES,
     (10, "impostor"): identify.IMPOSTOR_MISTAKES,
     (10, "per_class"): identify.MEAN_MISTAKES,
+    (11, "apart"): plausible.APART_MISTAKES,
+    (11, "kl_by_draws"): plausible.KL_MISTAKES,
+    (11, "fair_energy"): plausible.ENERGY_MISTAKES,
+    (11, "best_match"): plausible.MATCH_MISTAKES,
 }
 ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
