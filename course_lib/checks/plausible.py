@@ -64,7 +64,7 @@ APART_MISTAKES = {
 
 
 def apart(function: Callable[[Tensor, Tensor, int], Tensor]) -> None:
-    """Exercise 11.1: masks a (S, H, W), b (T, H, W), L -> mean 1 - Dice over classes 1 to L - 1 of each pair, (S, T)."""
+    """Exercise 11.1: masks a (S, H, W), b (T, H, W), L -> 1 - Dice, the mean over classes 1 to L - 1, (S, T)."""
     case = (ONE, OTHER, CLASSES)
     given = _tensor("11.1", answer("11.1", function, ONE.clone(), OTHER.clone(), CLASSES)).float()
     right = 1 - _dices(ONE, OTHER).mean(-1)
@@ -112,7 +112,7 @@ KL_MISTAKES = {
 
 
 def kl_by_draws(function: Callable[[Normal, Normal, Tensor], float]) -> None:
-    """Exercise 11.2: q and p, each mean (D,) and log standard deviation (D,), noise (n, D) -> KL(q || p) by its mean."""
+    """Exercise 11.2: q and p, each mean (D,) and log standard deviation (D,), noise (n, D) -> KL(q || p)."""
     copied = lambda p: tuple(x.clone() for x in p)  # noqa: E731
     given = answer("11.2", function, copied(Q), copied(PRIOR), NOISE.clone())
     praise = "right. Only log q and log p were needed, so this works where no formula is known."
@@ -160,14 +160,14 @@ ENERGY_MISTAKES = {
 
 
 def fair_energy(function: Callable[[Tensor, Tensor, Tensor], float]) -> None:
-    """Exercise 11.3: distances between (S, R), own (S, S), theirs (R, R) -> GED without samples' pairs with themselves."""
+    """Exercise 11.3: distances between (S, R), own (S, S), theirs (R, R) -> GED without samples' own pairs."""
     given = answer("11.3", function, *(x.clone() for x in CASE))
     praise = "right. The number no longer depends on how many masks were drawn."
     _judge_number("11.3", lambda *_: given, CASE, _fair(*CASE), ENERGY_MISTAKES, praise)
 
 
 # The nearest of each row is the same column for two rows, and taking the nearest pair first leaves a poor rest.
-FAR = torch.tensor([[0.10, 0.35, 0.90, 0.80], [0.15, 0.85, 0.95, 0.90], [0.70, 0.60, 0.40, 0.50], [0.6, 0.9, 0.2, 0.75]])
+FAR = torch.tensor([[0.10, 0.35, 0.90, 0.80], [0.15, 0.85, 0.95, 0.90], [0.7, 0.6, 0.4, 0.5], [0.6, 0.9, 0.2, 0.75]])
 
 
 def _assigned(far: Tensor, best: Callable = min) -> float:

@@ -78,8 +78,8 @@ P = training.sized(  # (ci, lesson, paper)
     panel_images=(48, 800, 3600),  # pictures for the panel of five
     panel_epochs=(4, 6, 20),
     panel_batch=(8, 32, 64),
-    broken=(1, 3, 3),  # how many settings to look at in section 6,
-    again=(1, 1, 5),  # and with how many seeds
+    broken=(1, 2, 2),  # how many settings to look at in section 6,
+    again=(1, 2, 5),  # and with how many seeds
 )
 print(f"size {training.size()}: {P}")
 
@@ -493,8 +493,8 @@ outcome("the mean label is calibrated all the same, within .05", table["mean lab
 # %%
 def plane(ax, method, k, reach=4.0):
     """The kind that each z gives of test picture k, in units of the prior's standard deviation around its mean."""
-    x, line = test.images[k : k + 1].to(device), torch.linspace(-reach, reach, 33)
-    grid = torch.cartesian_prod(line, line)  # (33 * 33, 2)
+    x, line = test.images[k : k + 1].to(device), torch.linspace(-reach, reach, 21)
+    grid = torch.cartesian_prod(line, line)  # (21 * 21, 2)
     with torch.no_grad():
         mean, log_sd = method.prior(x)
         fine = method.network.features(x)[0].expand(len(grid), -1, -1, -1)
@@ -502,7 +502,7 @@ def plane(ax, method, k, reach=4.0):
         marks = torch.nn.functional.one_hot(torch.stack([narrow[k], wide[k]]), 2).movedim(-1, 1).float().to(device)
         q, _ = method.posterior(torch.cat([x.expand(2, -1, -1, -1), marks], 1))
     places = ((q - mean) / log_sd.exp()).cpu()  # (2, 2): narrow, wide
-    nearer = kinds(drawn_[None], narrow[k : k + 1], wide[k : k + 1])[0].view(33, 33).T
+    nearer = kinds(drawn_[None], narrow[k : k + 1], wide[k : k + 1])[0].view(21, 21).T
     ax.imshow(nearer, cmap="cividis", vmin=0, vmax=1, origin="lower", extent=(-reach, reach) * 2)
     for radius in (1, 2):
         ax.plot(*(radius * f(np.linspace(0, 2 * np.pi, 99)) for f in (np.cos, np.sin)), color="white", linewidth=1.2)
@@ -715,8 +715,9 @@ for scene in ("digits", "lesions", "tumours"):
 wrong_truth = [s for s in ("digits", "lesions", "tumours") if best_ged[s] != best_dice[s]]
 print(f"the best imitator is not the one that finds the truth best on: {', '.join(wrong_truth) or 'none of the three'}")
 print(f"your guess: {list(guess.values())[3]}")
-outcome("on digits, pixel imitates people better than global, joint, which finds the truth better",
-        gap("digits", "pixel", "global_joint", "ged")[2] < 0 < -gap("digits", "pixel", "global_joint", "dice")[2])  # fmt: skip
+for scene in ("digits", "lesions", "tumours"):
+    both = gap(scene, "pixel", "global_joint", "ged")[2] < 0 and gap(scene, "pixel", "global_joint", "dice")[2] < 0
+    print(f"{scene}: pixel imitates people better than global, joint, and finds the truth worse: {'beyond doubt' if both else 'not beyond doubt'}")
 
 # %% [markdown]
 # ### The paper's claim, and the pairs of a mask with itself
@@ -778,13 +779,22 @@ assert min(right_way, key=right_way.get) == "perfect" and abs(right_way["perfect
 
 # %%
 panel_masks = draw_masks(test.truth, test.images, panel, n_classes=2, generator=seeded(12))[:40]  # (40, 5, H, W)
-counts, repeats = (2, 4, 8, 16, 32), 8
-pick = lambda S, k: panel_masks[torch.arange(40)[:, None], torch.randint(5, (40, S), generator=seeded(100 * S + k))]
-scores = {
-    "all pairs": [[metrics.ged(pick(S, k), panel_masks) for S in counts] for k in range(repeats)],
-    "without own pairs": [[metrics.ged(pick(S, k), panel_masks, unbiased=True) for S in counts] for k in range(repeats)],
-}
-spread_ = float(metrics.distances(panel_masks, panel_masks).mean())  # E d(Y, Y')
+far, row = metrics.distances(panel_masks, panel_masks), torch.arange(40)  # (40, 5, 5), once for all draws
+pick = lambda S, k: torch.randint(5, (40, S), generator=seeded(100 * S + k))  # which five, S times
+
+
+def imitated(S, k, unbiased):
+    i = pick(S, k)
+    between, own = far[row[:, None], i], far[row[:, None, None], i[:, :, None], i[:, None]]  # (40, S, 5), (40, S, S)
+    among = own.mean((1, 2)) * (S / (S - 1) if unbiased else 1)
+    return float((2 * between.mean((1, 2)) - among - far.mean((1, 2))).mean())
+
+
+counts, repeats = (2, 4, 8, 16, 32), 100
+scores = {name: [[imitated(S, k, unbiased) for S in counts] for k in range(repeats)]
+          for name, unbiased in {"all pairs": False, "without own pairs": True}.items()}  # fmt: skip
+assert np.isclose(imitated(4, 0, True), metrics.ged(panel_masks[row[:, None], pick(4, 0)], panel_masks, unbiased=True), atol=1e-5)
+spread_ = float(far.mean())  # E d(Y, Y')
 for S, found in zip(counts, np.mean(scores["all pairs"], 0)):
     print(f"S = {S:>2}: all pairs {found:.3f}, expected {spread_ / S:.3f}")
 
@@ -792,12 +802,12 @@ for S, found in zip(counts, np.mean(scores["all pairs"], 0)):
 plots.described(
     plots.curve(counts, {name: np.array(rows) for name, rows in scores.items()}, xlabel="masks drawn, S", ylabel="GED of a perfect imitator", log=True,
                 model="without own pairs", title="Few draws look bad, if a mask is paired with itself"),
-    "Mean and range of eight repetitions. The imitator is perfect: both lines should lie at 0.",
+    "Mean and range of a hundred repetitions. The imitator is perfect: both lines should lie at 0.",
 )  # fmt: skip
 
 # %%
-assert np.allclose(np.mean(scores["all pairs"], 0), spread_ / np.array(counts), atol=0.05)
-assert np.abs(np.mean(scores["without own pairs"], 0)).max() < 0.05
+assert np.allclose(np.mean(scores["all pairs"], 0), spread_ / np.array(counts), atol=0.03)
+assert np.abs(np.mean(scores["without own pairs"], 0)).max() < 0.03
 same = metrics.ged(panel_masks, panel_masks), metrics.ged(panel_masks, panel_masks, unbiased=True)
 print(f"one mask for each annotator, each right: all pairs {same[0]:.3f}, own pairs left out {same[1]:.3f}")
 assert abs(same[0]) < 1e-5 and np.isclose(same[1], -spread_ / 4, atol=1e-4)
@@ -829,17 +839,17 @@ assert apart_["mean over pixels"] < 0.3 * apart_["summed, beta 10"]
 #
 # ### Fine masks, wrong shares
 #
-# What holds the *shares* in place? With $\beta = 1$, the bound itself, or with a single number for $z$, kinds are told apart as well. We
-# train with batches of eight at the full rate, look, then let it settle as above at a fifth of the rate, and look again.
+# What holds the *shares* in place? A single number in $z$ can tell two kinds apart, too, and so can $\beta = 1$, the bound itself. We
+# train as above at the full rate, look, then let it settle at a fifth of the rate, and look again.
 
 # %%
-ways = {"beta 1": {"beta": 1.0}, "z of one number": {"latent": 1}, "beta 10, as above": {}}
+ways = {"z of one number": {"latent": 1}, "beta 1": {"beta": 1.0}}
 shares, nearest, kept = {}, [], {}
 for name, how in list(ways.items())[: P.broken]:
     for seed in range(P.again):
         method = new(seed, **how)
         for when, phase in {"full rate": (P.epochs, 5e-3), "settled": (P.settle, 1e-3)}.items():
-            trained(method, phases=(phase,), batch_size=8, seed=seed)
+            trained(method, phases=(phase,), seed=seed)
             drawn_ = method.eval().samples(test.images.to(device), 32, seeded(4)).cpu()
             kind, near = kinds(drawn_, narrow, wide)
             shares.setdefault((name, when), []).append(float(kind.mean()))
@@ -850,30 +860,32 @@ for (name, when), found in shares.items():
 
 # %%
 strayed = {when: max(abs(s - true_share) for (_, w), found in shares.items() if w == when for s in found) for when in ("full rate", "settled")}
-print(f"furthest from people's share: {strayed['full rate']:.2f} at the full rate, {strayed['settled']:.2f} when settled")
+ours = abs(float(is_wide.mean()) - true_share)
+print(f"furthest from people's share: {strayed['full rate']:.2f} at the full rate, {strayed['settled']:.2f} when settled; section 5's {ours:.2f}")
 outcome("every one of these draws fine masks", max(nearest) < off.mean() + 0.1)
-outcome("at the full rate the shares are lost: more than .1 off", strayed["full rate"] > 0.1)
-outcome("settling brings them back: nearer than before", strayed["settled"] < strayed["full rate"])
+outcome("at the full rate a share strays further than section 5's", strayed["full rate"] > ours)
+outcome("settling helps", strayed["settled"] < strayed["full rate"])
 
 # %% tags=["hide-input"]
 fig = Figure(figsize=(5, 2.9), layout="constrained")
 fig.suptitle("A small price on z pulls the kinds apart", x=0.01, ha="left", weight="bold")
 seen = {}
-for ax, (name, method) in zip(fig.subplots(1, 2), {"beta 10": probabilistic, "beta 1": kept["beta 1"]}.items()):
+looked_at = {"beta 10": probabilistic} | {name: method for name, method in kept.items() if name == "beta 1"}
+for ax, (name, method) in zip(fig.subplots(1, len(looked_at), squeeze=False)[0], looked_at.items()):
     seen[name] = plane(ax, method, n)
     ax.set(title=name, xlabel="first number of z")
 plots.described(
     fig,
-    f"As above: dark is narrow, bright is wide, circles are the prior, points the posteriors. Size {training.size()}.",
+    f"As in section 5: dark is narrow, bright is wide, circles are the prior, points the posteriors. Size {training.size()}.",
     "; ".join(f"{name}: {shade.mean():.0%} bright, the two masks {(at_[0] - at_[1]).norm():.1f} standard deviations apart" for name, (shade, at_) in seen.items()) + ".",
 )  # fmt: skip
 
 # %% [markdown]
-# The smaller $\beta$, the cheaper it is to tell the kinds apart, and the further apart in $z$ the posterior puts them. Then few
-# training masks fall in between, and little decides *where* in between the border lies. But the prior draws there, and the border sets
-# the shares. At the full rate it moves from step to step. Every sample is a fine mask and the loss is fine; only counting shows
-# it. A larger $\beta$ brings the kinds together, so that masks on both sides hold the border in place; smaller steps at the end let it
-# come to rest. We had first blamed $\beta$ alone; the table says how much of it was haste.
+# (At size `ci` only the first of the two is trained, and the figure has one half.) What lies between the two points of a map is the
+# rub. A training mask is one kind or the other, so its $z$ falls near one of the points; the further apart these are, the less decides *where* in
+# between the border lies. But the prior draws there, and the border sets the shares. At the full rate it moves with every step, and
+# with a single number for $z$ it cannot even give way to the side. Every sample is a fine mask and the loss is fine; only counting
+# shows it. What holds the border: a $\beta$ that brings the kinds together, large batches, and small steps at the end.
 #
 # ## 7. Exercises
 #
@@ -1026,7 +1038,7 @@ def fair_energy(between, own, theirs):
 
 
 checks.fair_energy(fair_energy)
-two = pick(2, 0)  # two draws of a perfect imitator
+two = panel_masks[row[:, None], pick(2, 0)]  # two draws of a perfect imitator
 each = [fair_energy(*(metrics.distances(a[None], b[None])[0] for a, b in ((s, y), (s, s), (y, y)))) for s, y in zip(two, panel_masks)]
 print(f"forty pictures, two draws each: from {min(each):.2f} to {max(each):.2f}, mean {np.mean(each):+.3f}")
 
@@ -1078,7 +1090,7 @@ def best_match(far):
 
 
 checks.best_match(best_match)
-found = {name: plausible.spread(nets[name], drawn, setting, 0)["matched_iou"] for name in ("heads", "pixel")}
+found = {name: live[name]["matched_iou"] for name in ("heads", "pixel")}
 answers_ = {name: nets[name].samples(test.images.to(device), 5).cpu() for name in found}
 mine = {name: np.mean([best_match(far) for far in metrics.distances(answers_[name][:100], theirs[:100])]) for name in found}
 print(f"yours {', '.join(f'{x:.3f}' for x in mine.values())}; the library's {', '.join(f'{x:.3f}' for x in found.values())}")
