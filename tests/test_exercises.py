@@ -17,6 +17,7 @@ from course_lib.checks import (
     masks,
     people,
     pixels,
+    plausible,
     radiologists,
     rivals,
     start,
@@ -33,6 +34,7 @@ CHECKS = {
     8: pixels,
     9: ladder,
     10: identify,
+    11: plausible,
     12: radiologists,
 }  # chapter 1's have a file of their own
 TABLES = {
@@ -73,6 +75,10 @@ TABLES = {
     (10, "uniform_rest"): identify.REST_MISTAKES,
     (10, "impostor"): identify.IMPOSTOR_MISTAKES,
     (10, "per_class"): identify.MEAN_MISTAKES,
+    (11, "apart"): plausible.APART_MISTAKES,
+    (11, "kl_by_draws"): plausible.KL_MISTAKES,
+    (11, "fair_energy"): plausible.ENERGY_MISTAKES,
+    (11, "best_match"): plausible.MATCH_MISTAKES,
     (12, "alpha_interval"): radiologists.ALPHA_MISTAKES,
     (12, "limit"): radiologists.LIMIT_MISTAKES,
     (12, "by_patient"): radiologists.SHUFFLE_MISTAKES,
