@@ -49,8 +49,8 @@ class ProbabilisticUNet(nn.Module):
 
     loss = mean over pictures of [ sum over pixels of -log p(y | x, z) + beta KL(q(z | x, y) || p(z | x)) ], z drawn
     from q, y one annotator's mask. Source: Kohl 2018, Eq. 4. Differs: a smaller U-Net; z enters by two 1x1 layers.
-    Arguments: network: a UNet. n_channels: of the pictures. latent: how many numbers z has. beta > 0: weight of the KL;
-    where it is small, kinds of masks lie so far apart in z that nothing decides how often each is drawn.
+    Arguments: network: a UNet. n_channels: of the pictures. latent: how many numbers z has. beta > 0: weight of the KL.
+    How often each kind of mask is drawn settles last, and only at a small learning rate: end with one.
     """
 
     def __init__(

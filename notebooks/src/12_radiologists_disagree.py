@@ -1136,7 +1136,7 @@ print(f"LIDC in five folds: {torch.bincount(folds(lungs.patients, 5)).tolist()} 
 # Drawn from `book/claims.yaml` and the committed results, never typed.
 
 # %% tags=["hide-input"]
-judged = claims.table("000", experiment="lidc")
+judged = claims.table(experiment="lidc")
 Markdown(judged if judged.count("\n") > 1 else "*No claim is judged by these results yet.*")
 
 # %% [markdown]
