@@ -843,18 +843,20 @@ leaked = np.mean([lungs.patients[n] in known for n in mixed[round(0.7 * N) :].to
 print(f"split by nodule: {leaked:.0%} of the test nodules are of a patient who is also in training; split by patient: 0 %")
 
 # %% [markdown]
-# Now what it is worth. Test on one nodule of each patient who has several. One network was taught with *another nodule of the
-# same patients*, the other with nodules of strangers, as many and with the same first weights. A third learned from the
-# same strangers from other first weights: how far apart are two networks between which nothing leaks?
+# Now what it is worth. Take patients who have several nodules, in two halves, A and B. Test on one nodule of each patient of A.
+# One network was taught with *the other nodule of the same patients*, a second with nodules of B instead: as many, of
+# the same kind of patient (who has several nodules has smaller ones, and a fair comparison must not mix that in), beside the
+# same others and from the same first weights. A third learned what the second did, from other first weights: how far apart
+# are two networks between which nothing leaks?
 
 # %%
-pairs_of = two[torch.randperm(len(two), generator=seeded(7))][: min(P.tested, P.images)]
-asked, siblings = lungs.take(pairs_of[:, 0]), pairs_of[:, 1]
-relatives = {lungs.patients[n] for n in two.flatten().tolist()}
-strangers = torch.tensor([n for n in range(N) if lungs.patients[n] not in relatives])
-strangers = strangers[torch.randperm(len(strangers), generator=seeded(8))]
-known = torch.cat([siblings, strangers[: P.images - len(siblings)]])
-taught = {"siblings": (known, 0), "strangers": (strangers[: P.images], 0), "again": (strangers[: P.images], 1)}
+half = min(P.tested, P.images, len(two) // 2)
+A, B = two[torch.randperm(len(two), generator=seeded(7))][: 2 * half].split(half)  # (half, 2) each
+relatives = {lungs.patients[n] for n in torch.cat([A, B]).flatten().tolist()}
+others = torch.tensor([n for n in range(N) if lungs.patients[n] not in relatives])
+others = others[torch.randperm(len(others), generator=seeded(8))][: P.images - half]
+taught = {who: (torch.cat([own, others]), seed) for who, own, seed in (("siblings", A[:, 1], 0), ("strangers", B[:, 1], 0), ("again", B[:, 1], 1))}
+asked = lungs.take(A[:, 0])
 x_asked, each = lidc.rendered(asked, generator=seeded(9)), {}
 for who, (index, seed) in taught.items():
     part, pupil = lungs.take(index), Vanilla(networks.unet(1, 2, generator=seeded(seed)))
