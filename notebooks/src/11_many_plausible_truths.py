@@ -14,6 +14,7 @@
 # ---
 
 # %% [markdown]
+#
 # %% [markdown]
 # # 11. Many plausible truths
 #
@@ -130,7 +131,7 @@ picture = test.images[n, 0]
 fig = gallery({
     "the picture; narrow; wide; their mean": torch.stack([(picture - picture.min()) / (picture.max() - picture.min()), narrow[n], wide[n], blur]),
     "each pixel drawn by itself": by_pixel,
-    "one draw for the whole picture": people[n, :4],
+    "one draw for the whole picture": people[n, 2:6],
 }, "The mean of two masks is nobody's mask")  # fmt: skip
 plots.described(
     fig,
@@ -800,9 +801,12 @@ for S, found in zip(counts, np.mean(scores["all pairs"], 0)):
     print(f"S = {S:>2}: all pairs {found:.3f}, expected {spread_ / S:.3f}")
 
 # %% tags=["hide-input"]
+fig = plots.curve(counts, {name: np.array(rows) for name, rows in scores.items()}, xlabel="masks drawn, S", ylabel="GED of a perfect imitator",
+                  log=True, model="without own pairs", title="Own pairs punish few draws")  # fmt: skip
+fig.axes[0].set_xticks(counts, labels=counts, minor=False)
+fig.axes[0].minorticks_off()
 plots.described(
-    plots.curve(counts, {name: np.array(rows) for name, rows in scores.items()}, xlabel="masks drawn, S", ylabel="GED of a perfect imitator", log=True,
-                model="without own pairs", title="Few draws look bad, if a mask is paired with itself"),
+    fig,
     "Mean and range of a hundred repetitions. The imitator is perfect: both lines should lie at 0.",
 )  # fmt: skip
 
@@ -872,7 +876,7 @@ outcome("settling helps", strayed["settled"] < strayed["full rate"])
 
 # %% tags=["hide-input"]
 fig = Figure(figsize=(5, 2.9), layout="constrained")
-fig.suptitle("A small price on z pulls the kinds apart", x=0.01, ha="left", weight="bold")
+fig.suptitle("Where the border lies sets the shares", x=0.01, ha="left", weight="bold")
 seen = {}
 looked_at = {"beta 10": probabilistic} | {name: method for name, method in kept.items() if name == "beta 1"}
 for ax, (name, method) in zip(fig.subplots(1, len(looked_at), squeeze=False)[0], looked_at.items()):
