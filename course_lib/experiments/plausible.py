@@ -29,11 +29,16 @@ MANY = ("probabilistic", "label_sampling", "mc_dropout", "ensemble", "heads", "g
 """Methods with more than one answer; one network taught by label sampling has one, for comparison."""
 MANY_LIDC = (*MANY[:5], "pixel", "pixel_shared")
 
-LIDC = (
-    "mean_label", "mode_label", "probabilistic", "staple", "spatial_staple", "oracle", "global", "pixel",
-    "pixel_no_trace", "pixel_shared", "pixel_joint",
-)  # fmt: skip
-LIDC_ONE = ("mean_label", "probabilistic", "oracle", "global", "pixel", "pixel_no_trace", "pixel_shared")
+LIDC_DENSE = {
+    4: (
+        "mean_label", "mode_label", "probabilistic", "staple", "spatial_staple", "oracle", "global", "pixel",
+        "pixel_no_trace", "pixel_shared", "pixel_joint",
+    )
+}  # fmt: skip
+LIDC_ONE = {
+    4: ("pixel",),
+    1: ("mean_label", "probabilistic", "oracle", "global", "pixel", "pixel_no_trace", "pixel_shared"),
+}
 
 
 @cache
@@ -92,10 +97,16 @@ def plausible(scene: str, panel: str, **how: object) -> list[dict]:
     )
 
 
-def lidc_table(methods: tuple[str, ...], per_item: int, **how: object) -> list[dict]:
-    """Networks on four anonymous readings of drawn pictures. Source: Zhang 2020, Tables 4 and 5, LIDC-IDRI."""
-    setting = {"scene": "lidc", "annotators": "readers", "per_item": per_item}
-    return masks.compare([setting], methods, draw=prepare, build=built, also=against_all, **how)
+def lidc_table(methods: dict[int, tuple[str, ...]], **how: object) -> list[dict]:
+    """Networks on anonymous readings of drawn pictures; methods for so many readings of each nodule, of four.
+
+    Source: Zhang 2020, Tables 4 and 5, LIDC-IDRI.
+    """
+    rows = []
+    for per_item, names in methods.items():
+        setting = {"scene": "lidc", "annotators": "readers", "per_item": per_item}
+        rows += masks.compare([setting], names, draw=prepare, build=built, also=against_all, **how)
+    return rows
 
 
 @torch.no_grad()
