@@ -129,7 +129,7 @@ class Integration(nn.Module):
 
 
 class ConP(nn.Module):
-    """Features of the picture and confidences (B, maps, H, W) -> logits (B, L, H, W). Source: Wu et al., section 4.1."""
+    """Features of the picture and confidences (B, maps, H, W) -> logits (B, L, H, W). Source: Wu et al., 4.1."""
 
     def __init__(
         self, width: int, depth: int, n_maps: int, n_classes: int, *, integration: str, patch: int, heads: int

@@ -15,7 +15,7 @@ FLOORS = [  # a file imports only files of earlier floors
     {"annotations", "files"},
     {"confusion", "patterns", "style"},
     {"metrics", "agreement", "confidence", "annotators", "data", "diagnose", "fusion", "networks", "plots"},
-    {"runs", "widgets", "crowds", "lidc", "mask_annotators", "observers", "pixel_cms", "scenes"},
+    {"runs", "widgets", "crowds", "lidc", "mask_annotators", "observers", "pixel_cms", "prism_networks", "scenes"},
     {"fundus", "training", "sliders"},
     {"methods"},
     {"experiments"},

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import avg_pool2d, one_hot
+from torch.nn.functional import avg_pool2d
 from torch.utils.checkpoint import checkpoint
 
 from ..annotations import MISSING
@@ -202,7 +202,7 @@ class Prism(nn.Module):
 def soft_dice(log_p: Tensor, truth: Tensor, least: int) -> float:
     """Mean over thresholds .1, .3, .5, .7, .9 of the Dice of {p(class >= least) > threshold} with {truth >= least}.
 
-    Source: Wu et al., section 5.2, as in Ji 2021. Arguments: log_p (N, L, H, W), truth (N, H, W). The disc is `least` 1.
+    Source: Wu et al., section 5.2, after Ji 2021. Arguments: log_p (N, L, H, W), truth (N, H, W). `least` 1: the disc.
     """
     p, marked = log_p.exp()[:, least:].sum(1), truth >= least  # (N, H, W)
     scores = []
@@ -211,9 +211,3 @@ def soft_dice(log_p: Tensor, truth: Tensor, least: int) -> float:
         both, total = (found & marked).sum((1, 2)), found.sum((1, 2)) + marked.sum((1, 2))
         scores.append(torch.where(total > 0, 2 * both / total.clamp(min=1), 1).mean())
     return float(torch.stack(scores).mean())
-
-
-def one_of(labels: Tensor, n_classes: int) -> Tensor:
-    """labels (N, R, *S) -> one-hot (N, R, L, *S); nothing where MISSING."""
-    shown = one_hot(labels.clamp(min=0), n_classes).movedim(-1, 2)
-    return shown * (labels != MISSING)[:, :, None]
