@@ -34,7 +34,7 @@ JOINT = ("global_joint", "place_joint", "coarse_joint", "pixel_joint")
 """The ladder with all labels of a pixel scored together; without `_joint` each label on its own, as in the paper."""
 
 FULL = (
-    ("truth", "mode_label", "staple", "spatial_staple", "oracle", "global", "place", "pixel", "pixel_no_trace", *JOINT),
+    ("truth", "mode_label", "staple", "spatial_staple", "oracle", "global", "pixel", "pixel_no_trace", *JOINT),
     (),
 )
 """Methods with five labels a picture and with one, whose vote and STAPLE are that label; `joint` is no difference."""
