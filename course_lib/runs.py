@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -281,3 +283,17 @@ def read_tensors(path: Path) -> dict:
             f"{path} cannot be read as saved tensors ({type(error).__name__}): it was cut short, or not written by "
             "`save`. Delete it and train again."
         ) from None
+
+
+def peak_mb(device: torch.device) -> float:
+    """Peak memory so far: the device's on cuda, else this process's; NaN where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux, whose ru_maxrss begins with the size of whatever program started this one
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) / 2**10
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)

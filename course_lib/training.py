@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -27,7 +25,7 @@ from tqdm.auto import tqdm
 from .annotations import Annotations, as_images
 from .diagnose import collapse_warnings, identifiability_warnings
 from .networks import seeded
-from .runs import Keeper, Labelled, Runs, read_tensors, settings, threads_for, write_tensors
+from .runs import Keeper, Labelled, Runs, peak_mb, read_tensors, settings, threads_for, write_tensors
 
 SIZES = ("ci", "lesson", "paper")
 
@@ -93,6 +91,7 @@ def fit(
     epochs: int = 20,
     batch_size: int = 64,
     lr: float = 1e-3,
+    settle: int = 0,
     seeds: int | Sequence[int] = 0,
     validation: Annotations | Sequence[Annotations] | None = None,
     device: str | None = None,
@@ -108,6 +107,7 @@ def fit(
     Arguments:
         methods: one, or K that differ only in numbers (weights, lambda, matrices).
         data: one for all, or K that share the images tensor and differ in labels.
+        settle: so many of the last epochs at a tenth of every rate, so that no run ends in the middle of a large step.
         seeds: order of the items, for all runs or K of them; drawn on the CPU.
         validation: keeps, for each run, the weights of the epoch with the lowest `loss` on it (early stopping on noisy
             labels); without it, the last epoch's.
@@ -122,8 +122,9 @@ def fit(
         raise ValueError("`methods` is empty; give one method, or a list of at least one.")
     train = Labelled(data, K, device, "data")
     held_out = None if validation is None else Labelled(validation, K, device, "validation")
-    if epochs < 1 or batch_size < 1:
-        raise ValueError(f"wanted epochs >= 1 and batch_size >= 1; got {epochs} and {batch_size}.")
+    if epochs < 1 or batch_size < 1 or not 0 <= settle <= epochs:
+        wanted = "epochs >= 1, batch_size >= 1 and settle of 0 to epochs"
+        raise ValueError(f"wanted {wanted}; got {epochs}, {batch_size} and {settle}.")
     seeds = [int(seeds) + k for k in range(K)] if isinstance(seeds, int | np.integer) else [int(s) for s in seeds]
     if len(seeds) != K:
         raise ValueError(f"{len(seeds)} seeds for K={K} methods; give one number, or one for each.")
@@ -132,7 +133,13 @@ def fit(
             check_fit(method, its_data)
     runs = Runs(methods, device)
     optimiser, frozen = _optimiser(methods[0], runs, lr)
-    keeper = Keeper(runs, optimiser, checkpoint, _fingerprint(methods, train, held_out, seeds, batch_size, lr))
+    rates = [group["lr"] for group in optimiser.param_groups]
+    keeper = Keeper(
+        runs,
+        optimiser,
+        checkpoint,
+        _fingerprint(methods, train, held_out, seeds, batch_size, lr, epochs - settle if settle else None),
+    )
     batch_size = min(batch_size, train.N)
     steps = train.N // batch_size  # the rest waits for the next epoch's order: all batches have one shape
     start = time.perf_counter()
@@ -148,6 +155,8 @@ def fit(
             order = order[:, : steps * batch_size].view(K, steps, batch_size).to(device)
             total = torch.zeros(K, device=device)
             runs.train()
+            for group, rate in zip(optimiser.param_groups, rates, strict=True):
+                group["lr"] = rate / 10 if epoch >= epochs - settle else rate
             torch.manual_seed(seeds[0] * 1_000_003 + epoch)  # for dropout and the like, resumed or not
             for step in range(steps):
                 total += runs.gradients(train.batch(order[:, step]))
@@ -242,20 +251,6 @@ def load(method: nn.Module, path: str | Path) -> nn.Module:
     return method
 
 
-def peak_mb(device: torch.device) -> float:
-    """Peak memory so far: the device's on cuda, else this process's; NaN where the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status")
-    if status.exists():  # Linux, whose ru_maxrss begins with the size of whatever program started this one
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) / 2**10
-    try:
-        import resource
-    except ImportError:  # Windows
-        return float("nan")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
-
-
 def _ask(method: nn.Module, x: Tensor) -> Tensor:
     try:
         return method.log_p(x)
@@ -282,9 +277,7 @@ def _optimiser(method: nn.Module, runs: Runs, lr: float) -> tuple[torch.optim.Op
     return torch.optim.Adam([g for g in built if g["params"]], lr=lr, fused=True), frozen
 
 
-def _fingerprint(
-    methods: list[nn.Module], train: Labelled, held_out: Labelled | None, seeds: list[int], batch_size: int, lr: float
-) -> str:
+def _fingerprint(methods: list[nn.Module], train: Labelled, held_out: Labelled | None, *numbers: object) -> str:
     """Of all that decides how training goes on, but for the number of epochs and the first weights."""
     moving = ("running_mean", "running_var", "num_batches_tracked")  # batch norm's: weights in all but name
     fixed = lambda name, tensor: not (tensor.requires_grad or name.endswith(moving))  # noqa: E731
@@ -292,7 +285,7 @@ def _fingerprint(
         {name: t.tolist() for name, t in [*m.named_buffers(), *m.named_parameters()] if fixed(name, t)} for m in methods
     ]
     groups = methods[0].param_groups() if hasattr(methods[0], "param_groups") else None
-    digest = hashlib.sha256(repr((settings(methods[0]), constants, groups, seeds, batch_size, lr)).encode())
+    digest = hashlib.sha256(repr((settings(methods[0]), constants, groups, *numbers)).encode())
     for data in (train, held_out):
         for tensor in () if data is None else (data.images, data.labels, data.first_row):
             digest.update(tensor.cpu().numpy().tobytes())

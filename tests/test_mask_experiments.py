@@ -2,6 +2,7 @@
 
 import math
 import types
+from functools import partial
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from course_lib.training import fit, load, predict_log_p, save
 @pytest.fixture
 def tiny(monkeypatch):
     """Twelve pictures, one epoch: what an experiment runs, not how well."""
-    few = types.SimpleNamespace(train=12, test=6, epochs=1, batch_size=6)
+    few = types.SimpleNamespace(train=12, test=6, epochs=1, settle=0, batch_size=6, jobs=1)
     monkeypatch.setattr(masks, "sized", lambda *_, **__: few)
 
 
@@ -35,6 +36,26 @@ def test_every_method_has_a_row_on_every_draw_and_the_rows_repeat(name, tiny):
         assert {"dice", "miou", "area"} <= set(row["metrics"])
         assert all(math.isfinite(v) and v >= 0 for v in row["metrics"].values())
         assert row["metrics"] == again["metrics"]
+
+
+def test_runs_side_by_side_give_the_rows_of_runs_one_after_the_other():
+    setting = {"scene": "digits", "annotators": "missing_foreground"}
+    tasks = [(setting, seed, method) for seed in (0, 1) for method in ("mode_label", "pixel_joint")]
+    work = partial(masks.one_run, size="ci", device="cpu", build=pixels.built, also=pixels.judged)
+    alone, beside = (masks.side_by_side(work, tasks, jobs=jobs, progress=False) for jobs in (1, 2))
+    for task, one, two in zip(tasks, alone, beside, strict=True):
+        assert (one["setting"], one["seed"], one["method"]) == task
+        assert one["metrics"] == two["metrics"]
+
+
+def test_an_error_in_one_of_many_runs_is_told_as_it_is():
+    with pytest.raises(AttributeError, match="no_such_scene"):
+        masks.side_by_side(
+            partial(masks.one_run, size="ci"),
+            [({"scene": "no_such_scene", "annotators": "as_released"}, 0, "truth")],
+            jobs=2,
+            progress=False,
+        )
 
 
 def test_each_method_learns_from_what_its_name_says():

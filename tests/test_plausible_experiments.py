@@ -19,7 +19,7 @@ LIDC_SETTING = {"scene": "lidc", "annotators": "readers"}
 @pytest.fixture
 def tiny(monkeypatch):
     """Twelve pictures, one epoch: what an experiment runs, not how well."""
-    few = types.SimpleNamespace(train=24, test=16, epochs=1, batch_size=6)
+    few = types.SimpleNamespace(train=24, test=16, epochs=1, settle=0, batch_size=6, jobs=1)
     monkeypatch.setattr(masks, "sized", lambda *_, **__: few)
 
 

@@ -556,6 +556,52 @@ def test_dropout_goes_on_from_the_checkpoint_too(tmp_path):
     assert same(weights(more), weights(whole))
 
 
+@pytest.mark.parametrize("K", [1, 3])
+def test_settling_is_the_last_epochs_at_a_tenth_of_every_rate(K):
+    settled, by_hand = ([trace(k, cm_lr=0.05) for k in range(K)] for _ in "ab")
+    rates = []
+    real = torch.optim.Adam.step
+
+    def step(self, *args, **kwargs):
+        rates.append([group["lr"] for group in self.param_groups])
+        return real(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim.Adam, "step", step)
+        trained(settled, epochs=4, settle=1)
+    steps = N // 16
+    assert rates == [[0.05, 1e-2]] * 3 * steps + [[0.05 / 10, 1e-2 / 10]] * steps
+    trained(by_hand, epochs=3)
+    before = [weights(m) for m in by_hand]
+    moved = [
+        max(float((a[n] - b[n]).abs().max()) for n in a) for a, b in zip(before, map(weights, settled), strict=True)
+    ]
+    assert all(0 < m < 0.05 for m in moved)  # the first three epochs are those of a fit without settling
+
+
+def test_settling_goes_on_from_a_checkpoint_and_belongs_to_the_run(tmp_path):
+    class Stop(Exception):
+        pass
+
+    whole, part = trace(), trace()
+    trained(whole, epochs=5, settle=2)
+    with pytest.MonkeyPatch.context() as patch:
+        ends = training.Keeper.end_of_epoch
+
+        def stopped(self, epoch, *rest):
+            ends(self, epoch, *rest)
+            if epoch == 3:
+                raise Stop
+
+        patch.setattr(training.Keeper, "end_of_epoch", stopped)
+        with pytest.raises(Stop):
+            trained(part, epochs=5, settle=2, checkpoint=tmp_path / "run.pt")
+    with pytest.raises(ValueError, match="another run"):
+        trained(trace(), epochs=5, checkpoint=tmp_path / "run.pt")
+    trained(part := trace(), epochs=5, settle=2, checkpoint=tmp_path / "run.pt")
+    assert same(weights(part), weights(whole))
+
+
 OTHER_RUNS = {
     "labels": lambda file: trained(trace(), DATA.with_labels(labelled(7)), checkpoint=file),
     "images": lambda file: trained(trace(), Annotations(IMAGES + 1, DATA.labels, n_classes=L), checkpoint=file),
@@ -815,9 +861,9 @@ def test_seeds_from_numpy_are_the_same_seeds(dtype, tmp_path):
     assert all(same(weights(a), weights(b)) for a, b in zip(first, again, strict=True))
 
 
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"epochs": -1}, {"batch_size": 0}])
-def test_at_least_one_epoch_and_one_item_a_batch(wrong):
-    assert "epochs >= 1 and batch_size >= 1" in untouched(trace(), **wrong)
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"epochs": -1}, {"batch_size": 0}, {"settle": -1}, {"settle": 99}])
+def test_at_least_one_epoch_and_one_item_a_batch_and_no_more_settling_than_epochs(wrong):
+    assert "epochs >= 1, batch_size >= 1 and settle" in untouched(trace(), **wrong)
 
 
 def test_no_methods_at_all_are_refused():

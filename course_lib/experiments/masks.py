@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import starmap
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from .. import data, fusion, metrics, networks, scenes
 from ..annotations import Annotations
@@ -113,44 +119,78 @@ def compare(
     *,
     seeds: int,
     size: str,
-    device: str | None = None,
     progress: bool = True,
-    lr: float = 1e-2,
-    draw: Callable[..., Drawn] | None = None,
-    build: Builder | None = None,
-    also: Callable[[nn.Module, Drawn, dict, int], dict] = lambda method, drawn, setting, seed: {},
+    **how: object,
 ) -> list[dict]:
     """Every method on every setting and seed: the same pictures, masks, first weights and order for each.
 
-    draw: makes the data, else `prepare`. build: makes a method and what it is fitted to, else `built`. also: further
-    numbers for its metrics.
+    At `lesson` on a CPU as many runs side by side as there are cores, each in a process and on a thread of its own;
+    the rows are the same as one after the other. how: `one_run`'s.
     """
-    P = sized(size, train=(160, 800, 60_000), test=(64, 400, 10_000), epochs=(4, 6, 20), batch_size=(10, 32, 64))
-    rows = []
-    for setting in settings:
-        part = 1 if setting["scene"] == "digits" else 4  # of as many pictures, which have five times the pixels
-        for seed in range(seeds):
-            drawn = (draw or prepare)(setting, seed, P.train // part, P.test // part, size)
-            for method in methods:
-                model, labels = (build or built)(method, drawn, seed)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # of a single run; here many draws judge
-                    history = fit(
-                        model,
-                        drawn.crowd.with_labels(labels),
-                        epochs=P.epochs,
-                        batch_size=max(2, P.batch_size // part),
-                        lr=lr,
-                        seeds=seed,
-                        device=device,
-                        progress=progress,
-                    )
-                found = predict(model, drawn.test.images)
-                L = drawn.train.n_classes
-                row = _row(method, setting, seed, history.seconds, device, found, drawn.test.truth, L)
-                more = also(model, drawn, setting, seed)
-                rows.append(row | {"metrics": row["metrics"] | {name: round(value, 5) for name, value in more.items()}})
-    return rows
+    jobs = sized(size, jobs=(1, n_cores(), n_cores())).jobs if pick_device(how.get("device")).type == "cpu" else 1
+    tasks = [(setting, seed, method) for setting in settings for seed in range(seeds) for method in methods]
+    return side_by_side(partial(one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
+
+
+def side_by_side(work: Callable, tasks: Sequence[tuple], *, jobs: int, progress: bool = True) -> list:
+    """[work(*task) for task in tasks], `jobs` at a time in processes of one thread each; with one job, here."""
+    bar = partial(tqdm, total=len(tasks), desc="runs", disable=not progress, leave=False)
+    if jobs == 1 or not tasks:
+        return list(bar(starmap(work, tasks)))
+    spawned = multiprocessing.get_context("spawn")  # a forked process would hold locks of threads that it lacks
+    with ProcessPoolExecutor(jobs, spawned, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        return list(bar(pool.map(work, *zip(*tasks, strict=True))))
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def one_run(
+    setting: dict,
+    seed: int,
+    method: str,
+    *,
+    size: str,
+    device: str | None = None,
+    lr: float = 1e-2,
+    settle: bool = False,
+    draw: Callable[..., Drawn] | None = None,
+    build: Builder | None = None,
+    also: Callable[[nn.Module, Drawn, dict, int], dict] | None = None,
+) -> dict:
+    """One method on one draw, as a row.
+
+    settle: further epochs at a tenth of the rate; without, some networks end at a bad moment. draw: makes data, else
+    `prepare`. build: makes a method and what it is fitted to, else `built`. also: further numbers for its metrics.
+    All are functions of a module, which another process can find.
+    """
+    P = sized(
+        size, train=(160, 800, 60_000), test=(64, 400, 10_000), epochs=(4, 6, 20), settle=(1, 1, 4),
+        batch_size=(10, 32, 64),
+    )  # fmt: skip
+    more = P.settle if settle else 0
+    part = 1 if setting["scene"] == "digits" else 4  # of as many pictures, which have five times the pixels
+    drawn = (draw or prepare)(setting, seed, P.train // part, P.test // part, size)
+    model, labels = (build or built)(method, drawn, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a single run; here many draws judge
+        history = fit(
+            model,
+            drawn.crowd.with_labels(labels),
+            epochs=P.epochs + more,
+            settle=more,
+            batch_size=max(2, P.batch_size // part),
+            lr=lr,
+            seeds=seed,
+            device=device,
+            progress=False,
+        )
+    found = predict(model, drawn.test.images)
+    row = _row(method, setting, seed, history.seconds, device, found, drawn.test.truth, drawn.train.n_classes)
+    further = also(model, drawn, setting, seed) if also else {}
+    return row | {"metrics": row["metrics"] | {name: round(value, 5) for name, value in further.items()}}
 
 
 def built(method: str, drawn: Drawn, seed: int) -> tuple[nn.Module, Tensor]:

@@ -93,7 +93,7 @@ def plausible(scene: str, panel: str, **how: object) -> list[dict]:
     """How well the masks of each method are spread: as people's are? Source: Zhang 2020, Table 3."""
     methods = MANY_LIDC if scene == "lidc" else MANY
     return masks.compare(
-        [{"scene": scene, "annotators": panel}], methods, draw=prepare, build=built, also=spread, **how
+        [{"scene": scene, "annotators": panel}], methods, draw=prepare, build=built, also=spread, settle=True, **how
     )
 
 
@@ -105,7 +105,7 @@ def lidc_table(methods: dict[int, tuple[str, ...]], **how: object) -> list[dict]
     rows = []
     for per_item, names in methods.items():
         setting = {"scene": "lidc", "annotators": "readers", "per_item": per_item}
-        rows += masks.compare([setting], names, draw=prepare, build=built, also=against_all, **how)
+        rows += masks.compare([setting], names, draw=prepare, build=built, also=against_all, settle=True, **how)
     return rows
 
 
