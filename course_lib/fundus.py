@@ -57,16 +57,25 @@ def disc_and_cup(N: int, *, size: int = 32, noise: float = 0.05, generator: Gene
 
 
 def rater(
-    *, cup: float = 0.0, disc: float = 0.0, spread: float = 0.05, shift: float = 0.02, shared: float = 0.0
+    *,
+    cup: float = 0.0,
+    disc: float = 0.0,
+    spread: float = 0.05,
+    shift: float = 0.02,
+    shared: float = 0.0,
+    anchored: float = 0.0,
 ) -> MaskAnnotator:
     """Draws disc and cup larger or smaller by habit, each picture a little otherwise, and beside the place.
 
     Arguments: cup, disc: log of the factor by which they draw it too large, on average. spread: the standard deviation
     of that log from picture to picture. shift: of the outline's middle, in parts of the picture. shared: 0 to 1, how
     much of the spread comes from the picture: raters who share are fooled by the same pictures, in the same way.
+    anchored: 0 to 1, how much they draw the cup that they always draw, `USUAL` of the disc, instead of this one.
     """
-    if not 0 <= shared <= 1 or spread < 0 or shift < 0:
-        raise ValueError(f"wanted 0 <= shared <= 1, spread and shift >= 0; got {shared}, {spread} and {shift}.")
+    if not (0 <= shared <= 1 and 0 <= anchored <= 1):
+        raise ValueError(f"wanted `shared` and `anchored` of 0 to 1; got {shared} and {anchored}.")
+    if spread < 0 or shift < 0:
+        raise ValueError(f"wanted `spread` and `shift` >= 0; got {spread} and {shift}.")
 
     def draw(truth: Tensor, images: Tensor, generator: Generator) -> Tensor:
         N = len(truth)
@@ -75,11 +84,16 @@ def rater(
         log = spread * (shared * fooled + (1 - shared**2) ** 0.5 * own)  # (2, N)
         middle = shift * torch.randn(N, 2, generator=generator)
         whole = _scaled(truth >= RIM, (disc + log[0]).exp(), middle)
-        inner = _scaled(truth >= CUP, (cup + log[1]).exp(), middle)
+        areas = (truth >= CUP).sum((1, 2)), (truth >= RIM).sum((1, 2))
+        share = (areas[0].clamp(min=1) / areas[1].clamp(min=1)).sqrt()  # (N,), of the disc's radius
+        inner = _scaled(truth >= CUP, (cup + log[1]).exp() * (USUAL / share) ** anchored, middle)
         return whole.long() + (inner & whole).long()
 
     return MaskAnnotator("rater", draw)
 
+
+USUAL = 0.54
+"""A cup's share of its disc's radius, on average."""
 
 GOOD = {"spread": 0.04, "shift": 0.01}
 PANELS: dict[str, tuple[MaskAnnotator, ...]] = {
@@ -89,9 +103,11 @@ PANELS: dict[str, tuple[MaskAnnotator, ...]] = {
     ),
     "jitter": (rater(**GOOD), rater(cup=0.05, **GOOD), *[rater(spread=0.25, shift=0.07) for _ in range(5)]),
     "equal": tuple(rater(spread=0.12, shift=0.02) for _ in range(7)),
+    "anchored": (rater(**GOOD), rater(cup=0.05, **GOOD), *[rater(spread=0.08, anchored=0.9) for _ in range(5)]),
 }  # fmt: skip
 """Seven raters. `dominant`: two are good, five draw the cup too large, and are fooled by the same pictures. `jitter`:
-the five are careless, each in their own way. `equal`: nobody stands out."""
+the five are careless, each in their own way. `equal`: nobody stands out. `anchored`: the five draw nearly the same cup
+into every disc, too large for small cups and too small for large ones."""
 
 
 def _of_picture(images: Tensor) -> Tensor:

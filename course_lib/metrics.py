@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
+from torch.nn.functional import avg_pool2d
 
 from .annotations import MISSING, as_labels
 from .confusion import check_cm, skills
@@ -259,3 +260,30 @@ def _one_truth_each(items: Tensor, truth: Tensor) -> None:
         raise ValueError(
             f"`truth` must be (N,) = ({len(items)},); got {tuple(truth.shape)}. A column needs truth[:, 0]."
         )
+
+
+def soft_dice(log_p: Tensor, truth: Tensor, least: int) -> float:
+    """Mean over thresholds .1, .3, .5, .7, .9 of the Dice of {p(class >= least) > threshold} with {truth >= least}.
+
+    Source: Wu et al., section 5.2, after Ji 2021. Arguments: log_p (N, L, H, W), truth (N, H, W). `least` 1: the disc.
+    """
+    p, marked = log_p.exp()[:, least:].sum(1), truth >= least  # (N, H, W)
+    scores = []
+    for threshold in (0.1, 0.3, 0.5, 0.7, 0.9):
+        found = p > threshold
+        both, total = (found & marked).sum((1, 2)), found.sum((1, 2)) + marked.sum((1, 2))
+        scores.append(torch.where(total > 0, 2 * both / total.clamp(min=1), 1).mean())
+    return float(torch.stack(scores).mean())
+
+
+def ssim(a: Tensor, b: Tensor, *, window: int = 7) -> Tensor:
+    """Structural similarity of maps a, b (B, L, H, W) in [0, 1]: 1 where they are equal, the mean over all windows.
+
+    Source: Wang 2004, with flat windows. It is a similarity: 1 - ssim is the loss.
+    """
+    window = min(window, *a.shape[2:])
+    mean = lambda x: avg_pool2d(x, window, 1)  # noqa: E731
+    ma, mb = mean(a), mean(b)
+    va, vb, cov = mean(a * a) - ma**2, mean(b * b) - mb**2, mean(a * b) - ma * mb
+    near = (2 * ma * mb + 1e-4) * (2 * cov + 9e-4) / ((ma**2 + mb**2 + 1e-4) * (va + vb + 9e-4))
+    return near.mean()

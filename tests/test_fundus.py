@@ -53,6 +53,16 @@ def test_shared_mistakes_come_from_the_picture_and_own_ones_do_not():
     assert abs(together[0]) < 0.35 and 0.25 < together[1] < 0.85 and together[2] > 0.99
 
 
+def test_an_anchored_rater_draws_the_same_cup_into_every_disc():
+    share = lambda masks: (area(masks, CUP) / area(masks, RIM)).sqrt()  # noqa: E731
+    said = drawn(rater(spread=0, shift=0, anchored=1.0))
+    assert float(share(said).std()) < 0.04 < float(share(SCENE.truth).std())
+    assert float(share(said).mean()) == pytest.approx(fundus.USUAL, abs=0.03)
+    small, large = share(SCENE.truth).argmin(), share(SCENE.truth).argmax()
+    assert area(said, CUP)[small] > area(SCENE.truth, CUP)[small]
+    assert area(said, CUP)[large] < area(SCENE.truth, CUP)[large]
+
+
 def test_panels_are_what_they_are_called():
     scores = {}
     for name, panel in fundus.PANELS.items():

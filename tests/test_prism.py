@@ -9,7 +9,8 @@ from skimage.metrics import structural_similarity
 from course_lib import fundus
 from course_lib.annotations import MISSING, Annotations
 from course_lib.mask_annotators import draw_masks
-from course_lib.methods.prism import VARIANTS, Prism, Step, soft_dice, ssim
+from course_lib.methods.prism import VARIANTS, Prism, Step
+from course_lib.metrics import soft_dice, ssim
 from course_lib.networks import seeded
 from course_lib.prism_networks import INTEGRATIONS, PatchAttention, drawn
 from course_lib.training import fit, load, predict_log_p, save
@@ -158,9 +159,9 @@ def test_one_label_a_picture_is_enough_to_run():
     )
 
 
-def held_by(n: int) -> int:
+def held_by(n: int, **how) -> int:
     """Numbers that autograd keeps for the way back, of n recurrences; each array once."""
-    kept, method = {}, prism(recurrences=n)
+    kept, method = {}, prism(recurrences=n, **how)
 
     def remember(x):
         kept[x.data_ptr()] = x.numel()
@@ -172,17 +173,37 @@ def held_by(n: int) -> int:
     return sum(kept.values())
 
 
-def test_a_recurrence_more_keeps_its_confidences_and_little_else(monkeypatch):
-    grows = held_by(4) - held_by(3)
+def test_a_frugal_recurrence_more_keeps_its_confidences_and_little_else():
+    grows = held_by(4, frugal=True) - held_by(3, frugal=True)
     assert grows < 1.2 * 4 * (7 * 3 * 3 + 3) * 24 * 24  # (B, maps + classes, H, W)
-    monkeypatch.setattr("course_lib.methods.prism.checkpoint", lambda f, *args, use_reentrant: f(*args))
-    assert grows < 0.25 * (held_by(4) - held_by(3))
+    assert grows < 0.25 * (held_by(4, frugal=False) - held_by(3, frugal=False))
+
+
+def test_frugal_or_not_the_gradients_are_the_same():
+    found = []
+    for frugal in (False, True):
+        method = prism(frugal=frugal, recurrences=3)
+        method.loss(batch_of(crowd(4))).backward()
+        found.append({name: p.grad for name, p in method.named_parameters()})
+    assert all(torch.allclose(found[0][name], found[1][name], atol=1e-6) for name in found[0])
+
+
+def test_one_matrix_a_picture_or_one_a_pixel():
+    x = crowd(3).images
+    for where, spread in (("picture", False), ("pixel", True)):
+        method = prism(where=where)
+        torch.nn.init.normal_(method.divp.head.weight, generator=seeded(1))
+        A = method.eval().log_A(x).detach().exp()
+        assert A.shape == (3, 7, 3, 3, 24, 24) and torch.allclose(A.sum(2), torch.ones(()))
+        assert (float(A.std((-1, -2)).max()) > 1e-3) == spread
+        assert float((A[0] - A[1]).abs().max()) > 1e-3  # another picture, other matrices
 
 
 def test_settings_that_do_not_exist_are_named():
     for how, what in (
         ({"variant": "official"}, "variant"), ({"integration": "sum"}, "integration"),
-        ({"losses": ("trace",)}, "heads"), ({"recurrences": 0}, "recurrences"), ({"n_heads": 5}, "do not divide"),
+        ({"losses": ("trace",)}, "heads"),
+        ({"where": "patch"}, "where"), ({"recurrences": 0}, "recurrences"), ({"n_heads": 5}, "do not divide"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=what):
             prism(**how)

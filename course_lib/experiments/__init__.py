@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, costs, masks, matrices, people, pixels, plausible
+from . import classes, costs, masks, matrices, people, pixels, plausible, recurrence
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -61,6 +61,7 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "noise-curve": pixels.noise_curve,
     "low-rank": costs.low_rank,
     "low-rank-memory": costs.low_rank_memory,
+    "prism-table1": recurrence.table1,
 }
 
 

@@ -127,7 +127,7 @@ def compare(
     At `lesson` on a CPU as many runs side by side as there are cores, each in a process and on a thread of its own;
     the rows are the same as one after the other. how: `one_run`'s.
     """
-    jobs = sized(size, jobs=(1, n_cores(), n_cores())).jobs if pick_device(how.get("device")).type == "cpu" else 1
+    jobs = jobs_for(size, how.get("device"))
     tasks = [(setting, seed, method) for setting in settings for seed in range(seeds) for method in methods]
     return side_by_side(partial(one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
 
@@ -142,9 +142,10 @@ def side_by_side(work: Callable, tasks: Sequence[tuple], *, jobs: int, progress:
         return list(bar(pool.map(work, *zip(*tasks, strict=True))))
 
 
-def n_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def jobs_for(size: str, device: str | None) -> int:
+    """As many runs at once as there are cores for this process, if a run is long enough to be worth a process."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return sized(size, jobs=(1, here, here)).jobs if pick_device(device).type == "cpu" else 1
 
 
 def one_run(

@@ -16,25 +16,30 @@ class CrowdLayer(nn.Module):
     Source: Rodrigues & Pereira 2018, matrix weights ("MW"), started at the identity. A column of softmax(W_r) is what
     the layer says for a sure network; at the start, e / (e + L - 1) on the diagonal: .23 for ten classes.
 
-    Arguments: network: images -> logits (B, L). layer_lr: W's own learning rate; None: the network's.
+    Arguments: network: images -> logits (B, L, *S). layer_lr: W's own learning rate; None: the network's. spatial: how
+    many axes *S has; 2 for masks.
     """
 
-    def __init__(self, network: nn.Module, n_annotators: int, n_classes: int, *, layer_lr: float | None = None) -> None:
+    def __init__(
+        self, network: nn.Module, n_annotators: int, n_classes: int, *, layer_lr: float | None = None, spatial: int = 0
+    ) -> None:
         super().__init__()
-        self.network, self.layer_lr = network, layer_lr
+        self.network, self.layer_lr, self.spatial = network, layer_lr, spatial
         self.W = nn.Parameter(torch.eye(n_classes).repeat(n_annotators, 1, 1))  # (R, L, L)
 
     def log_p(self, x: Tensor) -> Tensor:
-        return self.network(x).log_softmax(1)  # (B, L)
+        return self.network(x).log_softmax(1)  # (B, L, *S)
 
     def log_A(self, x: Tensor) -> Tensor:
-        return self.W.log_softmax(1)[None]  # (1, R, L, L)
+        return self.W.log_softmax(1)[(None, ..., *[None] * self.spatial)]  # (1, R, L, L, *1)
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         x, labels, who, _ = batch
-        observed = (labels != MISSING).float()  # (B, G)
-        says = torch.einsum("rij,bj->bri", self.W, self.log_p(x).exp()).log_softmax(2)  # (B, R, L)
-        said = torch.take_along_dim(of_annotators(says, who), labels.clamp(min=0)[:, :, None], 2).squeeze(2)  # (B, G)
+        observed = (labels != MISSING).float()  # (B, G, *S)
+        says = torch.einsum("rij,bj...->bri...", self.W, self.log_p(x).exp()).log_softmax(2)  # (B, R, L, *S)
+        said = torch.take_along_dim(of_annotators(says, who), labels.clamp(min=0)[:, :, None], 2).squeeze(
+            2
+        )  # (B, G, *S)
         return -(said * observed).sum() / observed.sum().clamp(min=1)
 
     def param_groups(self) -> list[dict]:

@@ -11,30 +11,17 @@ from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.functional import avg_pool2d
 from torch.utils.checkpoint import checkpoint
 
 from ..annotations import MISSING
 from ..confidence import printed, weighted
 from ..confusion import label_log_likelihood, posterior
+from ..metrics import ssim
 from ..prism_networks import ConP, DivP, Encoder, drawn
 
 VARIANTS = ("printed", "released", "corrected")
 START = 0.8
 """How far a rater is trusted before the first recurrence: on the diagonal of every matrix."""
-
-
-def ssim(a: Tensor, b: Tensor, *, window: int = 7) -> Tensor:
-    """Structural similarity of maps a, b (B, L, H, W) in [0, 1]: 1 where they are equal, the mean over all windows.
-
-    Source: Wang 2004, with flat windows. It is a similarity: 1 - ssim is the loss.
-    """
-    window = min(window, *a.shape[2:])
-    mean = lambda x: avg_pool2d(x, window, 1)  # noqa: E731
-    ma, mb = mean(a), mean(b)
-    va, vb, cov = mean(a * a) - ma**2, mean(b * b) - mb**2, mean(a * b) - ma * mb
-    near = (2 * ma * mb + 1e-4) * (2 * cov + 9e-4) / ((ma**2 + mb**2 + 1e-4) * (va + vb + 9e-4))
-    return near.mean()
 
 
 class Step(NamedTuple):
@@ -68,8 +55,10 @@ class Prism(nn.Module):
         variant: str = "corrected",
         integration: str = "concat",
         losses: tuple[str, ...] | None = None,
+        where: str = "picture",
         recurrences: int = 3,
         zeta: float = 0.3,
+        frugal: bool = False,
         width: int = 12,
         depth: int = 3,
         patch: int = 4,
@@ -83,7 +72,10 @@ class Prism(nn.Module):
         losses = own if losses is None else tuple(losses)
         if not set(losses) <= {"heads", "shuffle"} or recurrences < 1:
             raise ValueError(f"wanted `losses` of heads and shuffle, recurrences >= 1; got {losses}, {recurrences}.")
+        if where not in ("picture", "pixel"):
+            raise ValueError(f"`where` must be 'picture' or 'pixel'; got {where!r}.")
         self.variant, self.losses, self.recurrences, self.zeta = variant, losses, recurrences, zeta
+        self.frugal, self.where = frugal, where if variant == "corrected" else "pixel"
         self.R, self.L = n_raters, n_classes
         n_maps = n_raters * n_classes * (n_classes if variant == "corrected" else 1)
         self.encoder = Encoder(n_channels, width, depth)
@@ -105,6 +97,8 @@ class Prism(nn.Module):
     def step(self, features: list[Tensor], confidences: Tensor) -> Step:
         log_y = self.conp(features, confidences).log_softmax(1)
         maps = self.divp(log_y.exp().detach())
+        if self.where == "picture":
+            maps = maps.mean((2, 3), keepdim=True).expand_as(maps)
         if self.variant == "corrected":
             return Step(log_y, (maps.unflatten(1, (self.R, self.L, self.L)) + self.identity).log_softmax(2))
         return Step(log_y, maps.unflatten(1, (self.R, self.L)).log_softmax(2))
@@ -146,7 +140,10 @@ class Prism(nn.Module):
         total = 0
         for _ in range(self.recurrences):
             again = lambda f, c, t: self._one(f, c, t, labels)  # noqa: E731
-            part, log_z, target = checkpoint(again, features, confidences, target, use_reentrant=False)
+            if self.frugal:
+                part, log_z, target = checkpoint(again, features, confidences, target, use_reentrant=False)
+            else:
+                part, log_z, target = again(features, confidences, target)
             confidences, target, total = self._flat(log_z).detach(), target.detach(), total + part
         return total / self.recurrences
 
@@ -197,17 +194,3 @@ class Prism(nn.Module):
             return labels
         place = who[:, :, None, None].expand_as(labels)
         return labels.new_full((len(labels), self.R, *labels.shape[2:]), MISSING).scatter(1, place, labels)
-
-
-def soft_dice(log_p: Tensor, truth: Tensor, least: int) -> float:
-    """Mean over thresholds .1, .3, .5, .7, .9 of the Dice of {p(class >= least) > threshold} with {truth >= least}.
-
-    Source: Wu et al., section 5.2, after Ji 2021. Arguments: log_p (N, L, H, W), truth (N, H, W). `least` 1: the disc.
-    """
-    p, marked = log_p.exp()[:, least:].sum(1), truth >= least  # (N, H, W)
-    scores = []
-    for threshold in (0.1, 0.3, 0.5, 0.7, 0.9):
-        found = p > threshold
-        both, total = (found & marked).sum((1, 2)), found.sum((1, 2)) + marked.sum((1, 2))
-        scores.append(torch.where(total > 0, 2 * both / total.clamp(min=1), 1).mean())
-    return float(torch.stack(scores).mean())
