@@ -3,12 +3,14 @@
 import gzip
 import hashlib
 import http.client
+import io
 import math
 import os
 import queue
 import threading
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -46,6 +48,28 @@ def verified(
             f"({kind} {got}). {fix}"
         )
     return path
+
+
+def write_npz(path: str | Path, arrays: dict[str, np.ndarray], *, sha256: str) -> str:
+    """Writes arrays as an npz of the same bytes on each run with the same zlib, and tells its size and checksum.
+
+    sha256: of all arrays' bytes in order, since another zlib may pack them into other bytes. Raises ValueError, before
+    anything is written, if they have another.
+    """
+    got = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()
+    if got != sha256:
+        raise ValueError(f"expected arrays {', '.join(arrays)} with sha256 {sha256}, got {got}; is the source another?")
+    with zipfile.ZipFile(path, "w") as archive:  # np.savez_compressed would store the time of day
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
+            entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = 3  # else Windows and Unix write different bytes
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, buffer.getvalue(), compresslevel=9)
+    raw = Path(path).read_bytes()
+    return f"{Path(path).name}: {len(raw):,} bytes, sha256 {hashlib.sha256(raw).hexdigest()}"
 
 
 def read_idx(path: str | Path) -> np.ndarray:

@@ -11,14 +11,12 @@ Outlines: LIDC-IDRI, CC BY 3.0. S. G. Armato III et al., The Lung Image Database
 Resource Initiative (IDRI), Medical Physics 38(2), 2011.
 """
 
-import hashlib
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from course_lib import lidc
+from course_lib.files import write_npz
 
 ARRAYS_SHA256 = "2dff7d5dec67504f434a7448e4161474fb64183a5886d6cfa437d1b009de57b3"
 
@@ -32,18 +30,4 @@ arrays = {
     "corner": lungs.corner.numpy().astype(np.int16),
 }
 assert arrays["masks"].shape == (888, 4, 64, 8)
-digest = hashlib.sha256(b"".join(array.tobytes() for array in arrays.values())).hexdigest()
-assert digest == ARRAYS_SHA256, f"the arrays have sha256 {digest}, expected {ARRAYS_SHA256}"
-
-target = Path(__file__).with_name("lidc_masks.npz")
-with zipfile.ZipFile(target, "w") as archive:  # np.savez_compressed would store the time of day
-    for name, array in arrays.items():
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-        entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-        entry.compress_type = zipfile.ZIP_DEFLATED
-        entry.create_system = 3  # else Windows and Unix write different bytes
-        entry.external_attr = 0o644 << 16
-        archive.writestr(entry, buffer.getvalue(), compresslevel=9)
-sha256 = hashlib.sha256(target.read_bytes()).hexdigest()
-print(f"{target.name}: {target.stat().st_size:,} bytes, sha256 {sha256}")
+print(write_npz(Path(__file__).with_name("lidc_masks.npz"), arrays, sha256=ARRAYS_SHA256))

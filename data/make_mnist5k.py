@@ -12,11 +12,11 @@ Images: (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0.
 
 import hashlib
 import importlib.util
-import io
-import zipfile
 from pathlib import Path
 
 import numpy as np
+
+from course_lib.files import write_npz
 
 CSV_SHA256 = "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"
 ARRAYS_SHA256 = "809ec085d551285cf9efad12c42a6aead98c62f96eb9936cc5b778870773e50d"
@@ -34,18 +34,4 @@ table = np.loadtxt(csv, delimiter=",", dtype=np.uint8)  # (5000, 785)
 arrays = {"images": table[:, :-1].reshape(-1, 28, 28), "labels": table[:, -1]}  # (5000, 28, 28), (5000,)
 assert arrays["images"].shape == (5000, 28, 28)
 assert np.bincount(arrays["labels"]).tolist() == [500] * 10
-digest = hashlib.sha256(arrays["images"].tobytes() + arrays["labels"].tobytes()).hexdigest()
-assert digest == ARRAYS_SHA256, f"the arrays have sha256 {digest}, expected {ARRAYS_SHA256}"
-
-target = Path(__file__).with_name("mnist5k.npz")
-with zipfile.ZipFile(target, "w") as archive:  # np.savez_compressed would store the time of day
-    for name, array in arrays.items():
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, np.ascontiguousarray(array), version=(1, 0), allow_pickle=False)
-        entry = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-        entry.compress_type = zipfile.ZIP_DEFLATED
-        entry.create_system = 3  # else Windows and Unix write different bytes
-        entry.external_attr = 0o644 << 16
-        archive.writestr(entry, buffer.getvalue(), compresslevel=9)
-sha256 = hashlib.sha256(target.read_bytes()).hexdigest()
-print(f"{target.name}: {target.stat().st_size:,} bytes, sha256 {sha256}")
+print(write_npz(Path(__file__).with_name("mnist5k.npz"), arrays, sha256=ARRAYS_SHA256))

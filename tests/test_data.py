@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import re
 import shutil
 import socket
 import threading
@@ -559,3 +560,21 @@ def test_the_home_cache_is_used_when_nothing_else_is_named(server, tiny, tmp_pat
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     data.mnist60k()
     assert everything_below(tmp_path / ".cache" / "course_lib" / "mnist") == sorted(tiny)
+
+
+@pytest.mark.parametrize("name", ["mnist5k", "lidc_masks"])
+def test_a_shipped_npz_is_written_from_its_arrays_alike_each_time_or_not_at_all(name, tmp_path):
+    script = data.shipped(f"make_{name}.py").read_text(encoding="utf-8")
+    sha256 = re.search(r'^ARRAYS_SHA256 = "(\w+)"', script, re.M)[1]
+    with np.load(data.shipped(f"{name}.npz")) as file:
+        arrays = {key: file[key] for key in file.files}
+    told = files.write_npz(tmp_path / "a.npz", arrays, sha256=sha256)
+    time.sleep(2.1)  # a zip keeps times in steps of two seconds
+    assert files.write_npz(tmp_path / "b.npz", arrays, sha256=sha256) == told.replace("a.npz", "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    with np.load(tmp_path / "a.npz") as again:
+        assert all((again[key] == arrays[key]).all() and again[key].dtype == arrays[key].dtype for key in arrays)
+    other = arrays | {next(iter(arrays)): next(iter(arrays.values()))[:-1]}
+    with pytest.raises(ValueError, match="is the source another"):
+        files.write_npz(tmp_path / "c.npz", other, sha256=sha256)
+    assert not (tmp_path / "c.npz").exists()
