@@ -16,10 +16,11 @@ BACKGROUND, RIM, CUP = range(3)
 """The classes; the disc is rim and cup together."""
 
 
-def disc_and_cup(N: int, *, size: int = 32, noise: float = 0.05, generator: Generator) -> Scene:
+def disc_and_cup(N: int, *, size: int = 32, noise: float = 0.05, faint: float = 0.3, generator: Generator) -> Scene:
     """A bright disc with a brighter cup in it, vessels across, uneven light: images (N, 3, size, size). 3 classes.
 
-    The rim is soft and the edge of the cup faint, in some pictures more than in others.
+    The rim is soft and the edge of the cup faint, in some pictures more than in others. faint: how much so; with 1 not
+    even a network taught by the truth sees where the cup ends.
     """
     if N < 1 or size < 16:
         raise ValueError(f"wanted N >= 1 pictures of size >= 16; got {N} and {size}.")
@@ -36,10 +37,10 @@ def disc_and_cup(N: int, *, size: int = 32, noise: float = 0.05, generator: Gene
 
     disc, cup = ring(radius, cy, cx), ring(radius * share, cy + dy * radius, cx + dx * radius)
     truth = (disc < 1).long() + ((cup < 1) & (disc < 1)).long()
-    soft, faint = uniform(0.04, 0.08) / radius, uniform(0.1, 0.25) / (radius * share)
+    soft, edge = uniform(0.04, 0.08) / radius, faint * uniform(0.1, 0.25) / (radius * share)
     step = lambda ring, width: torch.sigmoid((1 - ring) / at(width / 4))  # noqa: E731
     contrast, pale = uniform(0.45, 0.9), uniform(0.25, 0.45)
-    glow = at(pale) * step(disc, soft) + 0.35 * at(contrast) * step(cup, faint)
+    glow = at(pale) * step(disc, soft) + 0.35 * at(contrast) * step(cup, edge)
     vessels = torch.zeros(N, size, size)
     for _ in range(5):  # from the middle of the disc outwards, bent
         angle, bend, width = uniform(0, 6.283), uniform(-1.5, 1.5), uniform(0.012, 0.025)
@@ -84,30 +85,49 @@ def rater(
         log = spread * (shared * fooled + (1 - shared**2) ** 0.5 * own)  # (2, N)
         middle = shift * torch.randn(N, 2, generator=generator)
         whole = _scaled(truth >= RIM, (disc + log[0]).exp(), middle)
-        areas = (truth >= CUP).sum((1, 2)), (truth >= RIM).sum((1, 2))
-        share = (areas[0].clamp(min=1) / areas[1].clamp(min=1)).sqrt()  # (N,), of the disc's radius
-        inner = _scaled(truth >= CUP, (cup + log[1]).exp() * (USUAL / share) ** anchored, middle)
+        inner = _scaled(truth >= CUP, (cup + log[1]).exp() * (USUAL / cup_share(truth)) ** anchored, middle)
         return whole.long() + (inner & whole).long()
 
     return MaskAnnotator("rater", draw)
 
 
+def specialist(small: MaskAnnotator, large: MaskAnnotator) -> MaskAnnotator:
+    """Draws as `small` where the cup is less than `USUAL` of its disc, and as `large` where it is more."""
+
+    def draw(truth: Tensor, images: Tensor, generator: Generator) -> Tensor:
+        both = [one.draw(truth, images, generator) for one in (small, large)]
+        return torch.where((cup_share(truth) < USUAL)[:, None, None], *both)
+
+    return MaskAnnotator("specialist", draw)
+
+
+def cup_share(masks: Tensor) -> Tensor:
+    """The cup's radius as a share of the disc's: masks (N, H, W) -> (N,)."""
+    cup, disc = ((masks >= least).sum((1, 2)).clamp(min=1) for least in (CUP, RIM))
+    return (cup / disc).sqrt()
+
+
 USUAL = 0.54
 """A cup's share of its disc's radius, on average."""
 
-GOOD = {"spread": 0.04, "shift": 0.01}
+GOOD, CARELESS = {"spread": 0.04, "shift": 0.01}, {"spread": 0.25, "shift": 0.07}
 PANELS: dict[str, tuple[MaskAnnotator, ...]] = {
     "dominant": (
         rater(**GOOD), rater(cup=0.05, **GOOD),
         *[rater(cup=bias, disc=0.08, spread=0.15, shift=0.02, shared=0.7) for bias in (0.3, 0.25, 0.35, 0.25, 0.3)],
     ),
-    "jitter": (rater(**GOOD), rater(cup=0.05, **GOOD), *[rater(spread=0.25, shift=0.07) for _ in range(5)]),
+    "jitter": (rater(**GOOD), rater(cup=0.05, **GOOD), *[rater(**CARELESS) for _ in range(5)]),
     "equal": tuple(rater(spread=0.12, shift=0.02) for _ in range(7)),
+    "specialists": (
+        *[specialist(rater(**GOOD), rater(**CARELESS))] * 2, *[specialist(rater(**CARELESS), rater(**GOOD))] * 2,
+        *[rater(**CARELESS)] * 3,
+    ),
     "anchored": (rater(**GOOD), rater(cup=0.05, **GOOD), *[rater(spread=0.08, anchored=0.9) for _ in range(5)]),
 }  # fmt: skip
 """Seven raters. `dominant`: two are good, five draw the cup too large, and are fooled by the same pictures. `jitter`:
-the five are careless, each in their own way. `equal`: nobody stands out. `anchored`: the five draw nearly the same cup
-into every disc, too large for small cups and too small for large ones."""
+the five are careless, each in their own way. `equal`: nobody stands out. `specialists`: two are good with small cups,
+two with large ones, and are as careless as the three others with the rest. `anchored`: the five draw nearly the same
+cup in every disc, too large for small cups and too small for large ones."""
 
 
 def _of_picture(images: Tensor) -> Tensor:

@@ -62,6 +62,12 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "low-rank": costs.low_rank,
     "low-rank-memory": costs.low_rank_memory,
     "prism-table1": recurrence.table1,
+    "prism-table2": recurrence.table2,
+    "prism-table3": recurrence.table3,
+    "prism-table4": recurrence.table4,
+    "prism-readings": recurrence.readings,
+    "prism-fig4": recurrence.fig4,
+    "prism-search": recurrence.search,
 }
 
 

@@ -1,192 +1,69 @@
-"""Part III: MrPrism and its rivals on disc and cup, with the same pictures, raters, loss and number of steps."""
+"""Part III: MrPrism and its rivals on disc and cup: what is measured, and the paper's tables."""
 
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 
 from .. import fundus, fusion, metrics, networks
-from ..annotations import Annotations
-from ..confusion import log as log_of
 from ..confusion import posterior
-from ..mask_annotators import draw_masks
 from ..methods.aggnet import AggNet
 from ..methods.crowd_layer import CrowdLayer
-from ..methods.em import fit_em
 from ..methods.max_mig import MaxMIG
-from ..methods.mrnet import MRNet
 from ..methods.pixels import Pixels
 from ..methods.prism import Prism
-from ..methods.probabilistic_unet import LabelSampling
-from ..methods.separate import Heads
 from ..networks import seeded
-from ..pixel_cms import EverywhereCM, PixelCM
-from ..training import fit, peak_mb, pick_device, predict_log_p, sized
-from . import masks, pixels
+from ..training import peak_mb, pick_device, predict_log_p, sized
+from . import masks
 from .masks import Drawn
+from .rivals import PRISMS, WIDTH, drawn_by, fitted, prepare, trained
 
-WIDTH, EVALUATED = 12, 4
-"""Of every network; and how many recurrences are looked at, one more than are trained."""
-
-
-def prepare(setting: dict, seed: int, n_train: int, n_test: int, side: int) -> Drawn:
-    train, test = (
-        fundus.disc_and_cup(n, size=side, generator=seeded(40_000 + 2 * seed + part))
-        for part, n in enumerate((n_train, n_test))
-    )
-    said = _said(train, setting, seeded(50_000 + seed))
-    return Drawn(train, test, Annotations(train.images, said, n_classes=3))
-
-
-def _said(scene: masks.Scene, setting: dict, generator: torch.Generator) -> Tensor:
-    return draw_masks(scene.truth, scene.images, fundus.PANELS[setting["annotators"]], n_classes=3, generator=generator)
-
-
-def fused(how: str, drawn: Drawn, seed: int) -> Tensor:
-    """Soft masks q (N, L, H, W) from the raters' masks by a rule that looks at no picture."""
-    said, L, truth = drawn.crowd.labels, drawn.train.n_classes, drawn.train.truth
-    hard = lambda y: one_hot(y, L).movedim(-1, 1).float()  # noqa: E731
-    if how == "mean_label":
-        return torch.stack([hard(said[:, r]) for r in range(said.shape[1])]).mean(0)
-    if how == "known_matrices":  # of each rater, counted against the truth: what no reader has
-        A = pixels.counted(said, truth, L)[0, ..., 0, 0]
-        share = hard(truth).mean((0, 2, 3)).log()[None, :, None, None]
-        return posterior(log_of(A)[None, ..., None, None], share.expand(len(said), L, *said.shape[2:]), said).exp()
-    rules = {
-        "truth": lambda: truth,
-        "mode_label": lambda: fusion.majority(said, L, generator=seeded(seed)),
-        "staple": lambda: masks.quietly(masks.FUSIONS["staple"], said, L),
-        "dawid_skene": lambda: masks.quietly(masks.FUSIONS["staple_pooled"], said, L),
-        "spatial_staple": lambda: masks.quietly(masks.FUSIONS["spatial_staple"], said, L),
-    }
-    return hard(rules[how]())
-
-
-FUSED = ("truth", "mode_label", "mean_label", "staple", "dawid_skene")
-"""A plain network, taught by masks that are fused before."""
-
-
-class Structured(nn.Module):
-    """A rival that scores labels one by one, given MrPrism's loss besides: 1 - SSIM of its segmentation with the labels
-    fused by its own matrices, so that no rival lacks what alone is worth several points of soft Dice."""
-
-    def __init__(self, method: nn.Module) -> None:
-        super().__init__()
-        self.method = method
-        self.log_p, self.log_A = method.log_p, method.log_A
-
-    def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
-        x, labels, who, _ = batch
-        log_p = self.method.log_p(x)
-        with torch.no_grad():
-            if isinstance(self.method, MaxMIG):
-                target = self.method.log_fused(labels, who).exp()
-            elif (log_A := self.method.log_A(x)) is None:  # a random rater's mask
-                one = torch.randint(labels.shape[1], (len(labels), 1, 1, 1), device=labels.device)
-                y = torch.take_along_dim(labels, one.expand(-1, 1, *labels.shape[2:]), 1)[:, 0]
-                target = one_hot(y, log_p.shape[1]).movedim(-1, 1).float()
-            else:
-                target = posterior(log_A, log_p, labels, who).exp()
-        return self.method.loss(batch) + 1 - metrics.ssim(log_p.exp(), target)
-
-    def param_groups(self) -> list[dict]:
-        groups = self.method.param_groups() if hasattr(self.method, "param_groups") else []
-        return [group | {"params": [f"method.{name}" for name in group["params"]]} for group in groups]
-
-
-def prism(drawn: Drawn, seed: int, **how: object) -> Prism:
-    C, L, R = drawn.train.images.shape[1], drawn.train.n_classes, drawn.crowd.n_annotators
-    return Prism(C, R, L, **({"width": WIDTH, "generator": seeded(seed)} | how))
-
-
-def trained(method: str, drawn: Drawn, setting: dict, seed: int, **budget: object) -> nn.Module:
-    """A method by its name, trained. `budget` goes to `fit`: every network gets the same number of steps in all."""
-    C, L, R = drawn.train.images.shape[1], drawn.train.n_classes, drawn.crowd.n_annotators
-    net = lambda: networks.unet(C, L, width=WIDTH, generator=seeded(seed))  # noqa: E731
-    score = setting.get("loss", "ssim")
-    quiet = lambda m: _fitted(m, drawn.crowd, seed, **budget)  # noqa: E731
-    if method in FUSED or method in ("known_matrices", "spatial_staple"):
-        return quiet(AggNet(net(), fused(method, drawn, seed), score=score))
-    if method in ("aggnet", "aggnet_once"):
-        many = method == "aggnet"
-        model = AggNet(net(), fused("mode_label", drawn, seed), score=score, rounds=1 if many else 5)
-        return _in_turns(model, drawn.crowd, seed, rounds=4 if many else 2, **budget)
-    if method.startswith("prism"):
-        return quiet(prism(drawn, seed, **PRISMS[method]))
-    makers = {
-        "label_sampling": lambda: LabelSampling([net()]),
-        "heads": lambda: Heads(net(), R, L, generator=seeded(77 + seed)),
-        "crowd_layer": lambda: CrowdLayer(net(), R, L, layer_lr=3e-3, spatial=2),
-        "max_mig": lambda: MaxMIG(net(), R, L, aggregator_lr=3e-3),
-        "global": lambda: Pixels(net(), EverywhereCM(R, L)),
-        "global_joint": lambda: Pixels(net(), EverywhereCM(R, L), joint=True),
-        "pixel_joint": lambda: Pixels(net(), PixelCM(R, L, WIDTH, generator=seeded(77 + seed)), joint=True),
-    }
-    if method == "mrnet":
-        return quiet(MRNet(C, R, L, width=WIDTH, generator=seeded(seed)))
-    return quiet(Structured(makers[method]()) if score == "ssim" else makers[method]())
-
-
-PRISMS: dict[str, dict] = {
-    "prism": {},
-    "prism_pixel": {"where": "pixel"},
-    "prism_printed": {"variant": "printed", "integration": "attention"},
-    "prism_released": {"variant": "released", "integration": "attention"},
-    "prism_attention": {"integration": "attention"},
-    "prism_convlstm": {"integration": "convlstm"},
-    "prism_shuffle": {"losses": ("shuffle",)},
-    "prism_both": {"losses": ("heads", "shuffle")},
-    "prism_attention_shuffle": {"integration": "attention", "losses": ("shuffle",)},
-}
-"""`prism` is the corrected reading with concat and the multi-head loss."""
-
-
-def _fitted(model: nn.Module, data: Annotations, seed: int, **budget: object) -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of a single run; here many draws judge
-        fit(model, data, seeds=seed, progress=False, **budget)
-    return model
-
-
-def _in_turns(model: AggNet, data: Annotations, seed: int, *, rounds: int, epochs: int, **budget: object) -> AggNet:
-    """EM, and at its end the network settles on the last q."""
-    settle = budget.pop("settle")
-    fit_em(model, data, rounds=rounds, epochs=epochs - settle, seeds=seed, progress=False, **budget)
-    return _fitted(model, data, seed, epochs=settle, **(budget | {"lr": budget["lr"] / 10}))
+EVALUATED = 4
+"""Recurrences that are looked at, one more than are trained."""
 
 
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
-def one_run(setting: dict, seed: int, method: str, *, size: str, device: str | None = None) -> dict:
-    """One method on one draw, as a row: soft Dice of disc and cup with the truth and with the vote of unseen masks."""
+def one_run(setting: dict, seed: int, method: str, *, size: str, device: str | None = None) -> list[dict]:
+    """One method on one draw, as a row: soft Dice of disc and cup with the truth and with the vote of unseen masks.
+
+    Of MrPrism a second row, `_taught`: a plain network, taught by the masks that it made of the training labels.
+    """
     P = sized(
         size, train=(24, 160, 1000), test=(12, 60, 400), side=(24, 24, 256), epochs=(4, 8, 60), settle=(1, 1, 10),
         batch_size=(8, 8, 8),
     )  # fmt: skip
-    drawn = prepare(setting, seed, setting.get("pictures", 1) * P.train, P.test, P.side)
-    start = time.perf_counter()
-    epochs = max(P.epochs // setting.get("pictures", 1), 1)
-    model = trained(
-        method, drawn, setting, seed, epochs=epochs + P.settle, settle=P.settle, batch_size=P.batch_size, lr=1e-2,
-        device=device,
-    )  # fmt: skip
-    seconds = time.perf_counter() - start
-    scores = judged(model, drawn, setting, seed, again=method)
+    more = setting.get("pictures", 1)
+    drawn = prepare(setting, seed, more * P.train, P.test, P.side)
+    budget = {"epochs": max(P.epochs // more, 1) + P.settle, "settle": P.settle, "batch_size": P.batch_size}
+    rows, start = [], time.perf_counter()
+    model = trained(method, drawn, setting, seed, **budget, lr=1e-2, device=device)
+    rows.append(_row(method, model, drawn, setting, seed, time.perf_counter() - start, device))
+    if isinstance(model, Prism):
+        C, L = drawn.train.images.shape[1], drawn.train.n_classes
+        pupil = AggNet(networks.unet(C, L, width=WIDTH, generator=seeded(seed)), masks_learned_from(model, drawn))
+        fitted(pupil, drawn.crowd, seed, **budget, lr=1e-2, device=device)
+        rows.append(_row(f"{method}_taught", pupil, drawn, setting, seed, time.perf_counter() - start, device))
+    return rows
+
+
+def _row(
+    method: str, model: nn.Module, drawn: Drawn, setting: dict, seed: int, seconds: float, device: str | None
+) -> dict:
+    scores = judged(model, drawn, setting, seed)
     cost = {"seconds": round(seconds, 3), "peak_mb": round(peak_mb(pick_device(device)))}
     key = {"method": method, "setting": setting, "draw": seed, "seed": seed}
     return {**key, **cost, "metrics": {name: round(float(value), 5) for name, value in scores.items()}}
 
 
 @torch.no_grad()
-def judged(model: nn.Module, drawn: Drawn, setting: dict, seed: int, *, again: str) -> dict[str, float]:
-    scene, said = drawn.test, _said(drawn.test, setting, seeded(70_000 + seed))
+def judged(model: nn.Module, drawn: Drawn, setting: dict, seed: int) -> dict[str, float]:
+    scene, said = drawn.test, drawn_by(drawn.test, setting, seeded(70_000 + seed))
     vote = fusion.majority(said, 3, generator=seeded(seed))
     log_p = predict_log_p(model, scene.images)  # (N, L, H, W)
     scores = overlaps(log_p, scene.truth) | {f"{k}_vote": v for k, v in overlaps(log_p, vote).items()}
@@ -228,6 +105,7 @@ def recurring(model: Prism, drawn: Drawn, said: Tensor) -> dict[str, float]:
     return scores
 
 
+@torch.no_grad()
 def masks_learned_from(model: nn.Module, drawn: Drawn) -> Tensor | None:
     """Soft masks (N, L, H, W) that the method makes of the training labels, or None if it makes none."""
     model = getattr(model, "method", model)
@@ -263,7 +141,8 @@ def compare(
 ) -> list[dict]:
     jobs = masks.jobs_for(size, how.get("device"))
     tasks = [(setting, seed, method) for setting in settings for seed in range(seeds) for method in methods]
-    return masks.side_by_side(partial(one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
+    found = masks.side_by_side(partial(one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
+    return [row for rows in found for row in rows]
 
 
 def panels(*names: str, **more: object) -> list[dict]:
@@ -274,8 +153,53 @@ RIVALS = (
     "truth", "mode_label", "mean_label", "staple", "dawid_skene", "label_sampling", "heads", "crowd_layer", "aggnet",
     "aggnet_once", "global_joint", "pixel_joint", "max_mig", "mrnet",
 )  # fmt: skip
+FUSIONS = (
+    "mode_label",
+    "staple",
+    "spatial_staple",
+    "dawid_skene",
+    "known_matrices",
+    "max_mig",
+    "aggnet",
+    "aggnet_once",
+)
+ABLATION = ("prism", "prism_pixel", *(name for name in PRISMS if name.endswith(("shuffle", "attention", "both"))))
+SEARCH = (
+    "truth", "mode_label", "staple", "dawid_skene", "known_matrices", "aggnet", "global_joint", "pixel_joint", "prism",
+)  # fmt: skip
 
 
 def table1(**how: object) -> list[dict]:
     """Learning from many raters, by panel. Source: Wu et al., Table 1."""
     return compare(panels("dominant", "jitter", "equal"), (*RIVALS, "prism"), **how)
+
+
+def table2(**how: object) -> list[dict]:
+    """Networks that all raters are equal to, and MrPrism. Source: Wu et al., Table 2."""
+    return compare(panels("dominant", "jitter"), ("mode_label", "mean_label", "heads", "mrnet", "prism"), **how)
+
+
+def table3(**how: object) -> list[dict]:
+    """What each makes of the training labels, and a network taught by that. Source: Wu et al., Table 3."""
+    return compare(panels("dominant", "jitter", "specialists"), (*FUSIONS, "prism"), **how)
+
+
+def table4(**how: object) -> list[dict]:
+    """Ways for the confidences into the network, and losses. Source: Wu et al., Table 4."""
+    return compare(panels("jitter"), ABLATION, **how)
+
+
+def readings(**how: object) -> list[dict]:
+    """The formulas as printed, what the released code does, and the corrected reading."""
+    return compare(panels("dominant", "jitter", "specialists"), ("prism_printed", "prism_released", "prism"), **how)
+
+
+def fig4(**how: object) -> list[dict]:
+    """Dice with each rater's own masks. Source: Wu et al., Fig. 4."""
+    return compare(panels("dominant", "equal"), ("global_joint", "max_mig", "mrnet", "prism"), **how)
+
+
+def search(**how: object) -> list[dict]:
+    """Where might MrPrism win? Raters whose mistakes depend on what they draw, and more pictures."""
+    settings = panels("specialists", "anchored") + panels("specialists", pictures=4)
+    return compare(settings, SEARCH, **how)

@@ -683,8 +683,7 @@ for name, mask in rules.items():
 # ### Five draws
 #
 # Results that ship with the course (`course run lidc-dense --seeds 5`, `lidc-one-label`, `plausible-lidc`): each draw has
-# another division into patients, other pictures, weights and order. (Ties of the vote are settled by lot here, and training
-# keeps its rate to the end, so that draws scatter more than networks which settle would.) *Dense* shows all four readings of a nodule, *one
+# another division into patients, other pictures, weights and order. (Ties of the vote are settled by lot here.) *Dense* shows all four readings of a nodule, *one
 # label* a single one. Some of these methods do have a matrix for each slot. There the experiment passes slots off as people, as the
 # paper does, to see what comes of it.
 
