@@ -5,21 +5,26 @@ import ast
 import pytest
 import torch
 from exercises import code_cells, defined, functions, printed
+from torch.nn.functional import one_hot
 
-from course_lib import fundus
+from course_lib import confidence, confusion, fundus, fusion, metrics
 from course_lib.annotations import MISSING
 from course_lib.checks import confidence as checks
 from course_lib.confusion import log, posterior
+from course_lib.edition import tags
+from course_lib.experiments.masks import quietly
 from course_lib.mask_annotators import draw_masks
 from course_lib.networks import seeded
 
 
 def the_chapter() -> dict:
-    space = {name: value for name, value in globals().items() if not name.startswith("test")}
-    space |= {"K": 3, "CUP": fundus.CUP, "spatial": lambda x: x[None, ..., None, None]}
+    """The functions that the chapter defines outside of its exercises."""
+    space = {"torch": torch, "K": 3, "CUP": fundus.CUP, "spatial": lambda x: x[None, ..., None, None]}
+    space |= {"one_hot": one_hot, "confidence": confidence, "fusion": fusion, "metrics": metrics, "quietly": quietly}
+    space |= {name: getattr(confusion, name) for name in ("count_matrices", "log", "posterior")}
     for cell in code_cells(13):
-        for node in functions(cell.source).values():
-            if not {*cell.metadata.get("tags", [])} & {"stub", "solution"}:
+        if not {*tags(cell)} & {"stub", "solution"}:
+            for node in functions(cell.source).values():
                 exec(ast.unparse(node), space)
     return space
 
