@@ -197,6 +197,8 @@ by_hand = torch.tensor([0.0, 0.0, 3 * torch.tensor(0.9).log()]).softmax(0)
 assert torch.allclose(as_printed, by_hand) and as_printed.argmax() != CUP
 print(f"three votes for cup, each at .9, as printed: background, rim, cup = {as_printed.numpy().round(3)}")
 assert torch.allclose((by_hand.log() + 7).softmax(0), by_hand)  # p_u = 7, or any other constant
+even = torch.full((K, K), 0.05).fill_diagonal_(0.9).log()  # right nine times of ten, whatever the truth
+print(f"by Bayes, with even priors: {posterior(even.expand(1, 3, K, K), torch.zeros(1, K), votes)[0].exp().numpy().round(4)}")
 
 # %% [markdown]
 # ### What Proposition 1 proves
@@ -455,6 +457,9 @@ assert (gap("dominant", "Bayes, K x K", "log-odds") > 0.1).all()
 # these panels. It is large where two raters with equal diagonals err in different directions; question 1 of section 9 has
 # such a pair.
 #
+# In the other panels nobody uses one word far more often than is right. There these readings lie close together, and a paper that
+# had tried only such raters would have found nothing wrong with log-odds.
+#
 # So what is wrong is not that there are too few numbers. It is a number from a column where one from a row is wanted. Bayes'
 # rule with the whole matrix cannot make this mistake, and needs no rule for which rival counts.
 #
@@ -627,7 +632,7 @@ for panel in ("dominant", "jitter"):
 
 # %% [markdown]
 # With log-odds for weights every answer confirms itself, the truth and the worst rater alike. The weights of the released code do
-# nearly the same, and exactly so for the vote: whoever starts with it ends with it, and the iteration has nothing to say. The paper calls such an end a "trivial solution" and shuffles raters against it.
+# much the same, and exactly so for the vote: whoever starts with it ends with it, and the iteration has nothing to say. The paper calls such an end a "trivial solution" and shuffles raters against it.
 
 # %%
 own = [echo[panel, name]["log-odds"] for panel, name in echo]
@@ -641,8 +646,8 @@ print(f"jitter, right after one step of Bayes from the vote: {cup_dice(moved, dr
 # %% [markdown]
 # Bayes uses *all* columns of the matrices that were counted against the answer, and so can disagree with it: in `jitter` it leaves the
 # vote, and for the better. That is the first round of Dawid-Skene. In `dominant` even Bayes hardly moves: five who share
-# their mistakes look like five good witnesses of the vote, which *is* theirs. And a rater's own mask confirms itself by any
-# formula, since counted against it that rater is perfect. No fusion of labels gets out of there. A network that sees the
+# their mistakes look like five good witnesses of the vote, which *is* theirs. And a rater's own mask confirms itself by Bayes
+# as well, since counted against it that rater is perfect. No fusion of labels gets out of there. A network that sees the
 # picture might, and that is what chapter 14 tries.
 #
 # ## 7. Exercises
@@ -698,7 +703,8 @@ print(f"had only raters 3 to 7 seen it: {one_pixel(A, prior, torch.where(torch.a
 
 # %% [markdown]
 # **What you should see, and why.** A missing label multiplies by 1 for *every* class. The printed formula adds 0 to every class for it too,
-# and that is right; its mistake is to add 0 as well where a rater spoke, and named another class.
+# and that is right; its mistake is to add 0 as well where a rater spoke, and named another class. Look at the last line, too: one
+# "rim" among the five careless can balance several of their "cup".
 #
 # ```{exercise} The prior that overturns a vote (★★, 15 minutes)
 # :label: ex-ch13-prior
