@@ -10,6 +10,7 @@ from course_lib.checks import (
     CheckFailed,
     NotDone,
     classes,
+    confidence,
     em,
     identify,
     labels_only,
@@ -36,6 +37,7 @@ CHECKS = {
     10: identify,
     11: plausible,
     12: radiologists,
+    13: confidence,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -83,6 +85,10 @@ TABLES = {
     (12, "limit"): radiologists.LIMIT_MISTAKES,
     (12, "by_patient"): radiologists.SHUFFLE_MISTAKES,
     (12, "folds"): radiologists.FOLD_MISTAKES,
+    (13, "one_pixel"): confidence.PIXEL_MISTAKES,
+    (13, "tipping_prior"): confidence.TIPPING_MISTAKES,
+    (13, "another"): confidence.ANOTHER_MISTAKES,
+    (13, "shared"): confidence.SHARED_MISTAKES,
 }
 ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
