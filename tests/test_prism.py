@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 from skimage.metrics import structural_similarity
+from torch.nn.functional import one_hot
 
 from course_lib import fundus
 from course_lib.annotations import MISSING, Annotations
@@ -189,14 +190,17 @@ def test_frugal_or_not_the_gradients_are_the_same():
 
 
 def test_one_matrix_a_picture_or_one_a_pixel():
-    x = crowd(3).images
+    maps = []
     for where, spread in (("picture", False), ("pixel", True)):
-        method = prism(where=where)
+        method = prism(where=where).eval()
         torch.nn.init.normal_(method.divp.head.weight, generator=seeded(1))
-        A = method.eval().log_A(x).detach().exp()
+        y = one_hot(crowd(3).labels[:, 0], 3).movedim(-1, 1).float()
+        method.conp.forward = lambda *_, y=y: 5 * y  # segmentations that differ
+        A = method.log_A(crowd(3).images).detach().exp()
         assert A.shape == (3, 7, 3, 3, 24, 24) and torch.allclose(A.sum(2), torch.ones(()))
         assert (float(A.std((-1, -2)).max()) > 1e-3) == spread
-        assert float((A[0] - A[1]).abs().max()) > 1e-3  # another picture, other matrices
+        maps.append(A)
+    assert float((maps[0][0] - maps[0][1]).abs().max()) > 1e-3  # another segmentation, other matrices
 
 
 def test_settings_that_do_not_exist_are_named():

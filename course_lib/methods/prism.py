@@ -40,7 +40,7 @@ class Prism(nn.Module):
     with the raters' confidences exchanged at random. Each recurrence has its own gradient: what goes into the next is
     detached, and its arrays are made again when they are needed, so that memory does not grow with recurrences.
     Source: Wu et al., Algorithm 1. Differs: (all) hard thresholds have no gradient, so the foretold labels stay soft;
-    group norm; (corrected) the fusion of Proposition 1, `confusion.posterior`, with the segmentation for a prior.
+    batch norm; (corrected) the fusion of Proposition 1, `confusion.posterior`, with the segmentation for a prior.
 
     Arguments: n_channels, n_raters, n_classes. losses: of "heads" and "shuffle", None: the variant's own. width, depth:
     of the encoder; patch, heads: of attention.
