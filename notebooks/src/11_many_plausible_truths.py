@@ -80,7 +80,8 @@ P = training.sized(  # (ci, lesson, paper)
     panel_epochs=(3, 6, 20),
     panel_batch=(8, 32, 64),
     broken=(1, 2, 2),  # how many settings to look at in section 6,
-    again=(1, 2, 5),  # and with how many seeds
+    again=(1, 2, 5),  # with how many seeds,
+    broken_images=(128, 400, 3600),  # and pictures
 )
 print(f"size {training.size()}: {P}")
 
@@ -854,7 +855,7 @@ for name, how in list(ways.items())[: P.broken]:
     for seed in range(P.again):
         method = new(seed, **how)
         for when, phase in {"full rate": (P.epochs, 5e-3), "settled": (P.settle, 1e-3)}.items():
-            trained(method, phases=(phase,), seed=seed)
+            trained(method, crowd.items(slice(P.broken_images)), phases=(phase,), seed=seed)
             drawn_ = method.eval().samples(test.images.to(device), 32, seeded(4)).cpu()
             kind, near = kinds(drawn_, narrow, wide)
             shares.setdefault((name, when), []).append(float(kind.mean()))
