@@ -72,11 +72,13 @@ book.card(11)
 
 # %% tags=["parameters"]
 P = training.sized(  # (ci, lesson, paper)
-    images=(240, 400, 3600),  # pictures with two equally likely masks
+    side=(22, 28, 28),  # pixels of a picture's side
+    images=(208, 400, 3600),  # pictures with two equally likely masks
     epochs=(8, 8, 10),
     settle=(6, 8, 5),  # further epochs, at a fifth of the rate
+    mean_epochs=(5, 8, 10),  # of the network taught by the mean label
     tested=(40, 100, 400),
-    panel_images=(48, 800, 3600),  # pictures for the panel of five
+    panel_images=(32, 800, 3600),  # pictures for the panel of five
     panel_epochs=(3, 6, 20),
     panel_batch=(8, 32, 64),
     broken=(1, 2, 2),  # how many settings to look at in section 6,
@@ -94,7 +96,7 @@ print(f"size {training.size()}: {P}")
 
 # %%
 digits = data.split(data.mnist5k())
-test = scenes.digits(digits.test.take(torch.arange(P.tested)), generator=seeded(13))  # images, truth, number of classes
+test = scenes.digits(digits.test.take(torch.arange(P.tested)), size=P.side, generator=seeded(13))  # images, truth, number of classes
 coin = sometimes(0.5, over(2, 2), faithful())
 narrow = test.truth  # (N, H, W)
 wide = draw_masks(test.truth, test.images, [over(2, 2)], n_classes=2, generator=seeded(0))[:, 0]
@@ -198,7 +200,7 @@ guess = {
 # Two details decide whether it works.
 #
 # - **The sum over pixels.** There is *one* KL for a picture and one term for *each pixel*. Who takes the mean over pixels, as loss
-#   functions do by habit, multiplies $\beta$ by $HW$: 784 for a digit. Then no mask is worth a surprising $z$, $q$
+#   functions do by habit, multiplies $\beta$ by $HW$: 784 for 28 x 28 pixels. Then no mask is worth a surprising $z$, $q$
 #   becomes the prior, $z$ is ignored, and the blur is back.
 # - **The draw.** A gradient must pass through "draw $z$ from $q$". Write $z = m + e^{s} \varepsilon$ with
 #   $\varepsilon \sim \mathcal N(0, 1)$: the noise stands outside, and $m$ and $s$ get gradients.
@@ -372,7 +374,7 @@ print(f"KL by hand {by_hand[0]:.3f} and {by_hand[1]:.3f}; the loss of an untrain
 # the rate: at full speed the border between the two kinds moves with every step, and the shares with it.
 
 # %% tags=["training"]
-train = scenes.digits(digits.train.take(torch.arange(P.images)), generator=seeded(10))
+train = scenes.digits(digits.train.take(torch.arange(P.images)), size=P.side, generator=seeded(10))
 tossed = draw_masks(train.truth, train.images, [coin] * 4, n_classes=2, generator=seeded(11))  # (N, 4, H, W)
 crowd, device = Annotations(train.images, tossed, n_classes=2), training.pick_device()
 
@@ -387,8 +389,9 @@ def trained(method, data_=crowd, *, phases=((P.epochs, 5e-3), (P.settle, 1e-3)),
 
 
 probabilistic, mean_label = new(0), Vanilla(networks.unet(1, 2, generator=seeded(0)))
-for method, phases in ((mean_label, 1), (probabilistic, 2)):  # the mean label has no border that must settle
-    history = trained(method, phases=((P.epochs, 5e-3), (P.settle, 1e-3))[:phases])
+both = (P.epochs, 5e-3), (P.settle, 1e-3)
+for method, phases in ((mean_label, ((P.mean_epochs, 5e-3),)), (probabilistic, both)):  # the former has no border that must settle
+    history = trained(method, phases=phases)
     assert all(parameter.device.type == device.type for parameter in method.parameters())
     assert history.device.startswith(device.type)
 print(history)
@@ -548,7 +551,7 @@ LIVE = ("probabilistic", "label_sampling", "mc_dropout", "ensemble", "heads", "p
 NAMES = {"probabilistic": "Probabilistic U-Net", "label_sampling": "label sampling", "mc_dropout": "MC dropout", "ensemble": "ensemble",
          "heads": "heads", "global_joint": "global, joint", "pixel": "pixel", "pixel_joint": "pixel, joint", "pixel_shared": "pixel, shared"}  # fmt: skip
 panel, setting = PANELS["missing_foreground"], {"scene": "digits", "annotators": "missing_foreground"}
-more = scenes.digits(digits.train.take(torch.arange(P.panel_images)), generator=seeded(20))
+more = scenes.digits(digits.train.take(torch.arange(P.panel_images)), size=P.side, generator=seeded(20))
 five = Annotations(more.images, draw_masks(more.truth, more.images, panel, n_classes=2, generator=seeded(21)), n_classes=2)
 drawn, nets = Drawn(more, test, five), {}
 for name in LIVE:
@@ -828,7 +831,7 @@ assert abs(same[0]) < 1e-5 and np.isclose(same[1], -spread_ / 4, atol=1e-4)
 # One line of habit: the loss as a mean over pixels. Against the sum this is $\beta = HW$, up to a factor of the whole loss.
 
 # %%
-collapsed = new(0, beta=28.0 * 28)
+collapsed = new(0, beta=float(P.side**2))
 trained(collapsed, phases=((P.epochs // 4, 5e-3),))
 alike = collapsed.eval().samples(test.images.to(device), 16, seeded(4)).cpu()
 apart_ = {"summed, beta 10": samples[:, :16], "mean over pixels": alike}
@@ -946,7 +949,7 @@ def apart(a, b, L):
 
 
 checks.apart(apart)
-silent = torch.zeros(1, 28, 28, dtype=torch.long)
+silent = torch.zeros_like(panel_masks[n, :1])
 print(f"the silent annotator against the panel: {apart(silent, panel_masks[n], 2)[0].numpy().round(2)}")
 
 # %% [markdown]
