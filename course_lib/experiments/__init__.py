@@ -76,6 +76,7 @@ def run(
 ) -> dict:
     """Runs one experiment; each seed is a new draw of annotators, labels, weights and order.
 
+    A script of your own calls it under `if __name__ == "__main__":`, since runs side by side import the script again.
     Raises: ValueError for an unknown name or seeds < 1.
     """
     if name not in EXPERIMENTS:

@@ -143,9 +143,10 @@ def side_by_side(work: Callable, tasks: Sequence[tuple], *, jobs: int, progress:
 
 
 def jobs_for(size: str, device: str | None) -> int:
-    """As many runs at once as there are cores for this process, if a run is long enough to be worth a process."""
+    """As many runs at once as there are cores for this process, at most eight (each holds half a gigabyte), if a run is
+    long enough to be worth a process."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return sized(size, jobs=(1, here, here)).jobs if pick_device(device).type == "cpu" else 1
+    return sized(size, jobs=(1, min(here, 8), min(here, 8))).jobs if pick_device(device).type == "cpu" else 1
 
 
 def one_run(

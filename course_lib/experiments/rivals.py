@@ -121,7 +121,6 @@ def trained(method: str, drawn: Drawn, setting: dict, seed: int, **budget: objec
         "heads": lambda: Heads(net(), R, L, generator=seeded(77 + seed)),
         "crowd_layer": lambda: CrowdLayer(net(), R, L, layer_lr=3e-3, spatial=2),
         "max_mig": lambda: MaxMIG(net(), R, L, aggregator_lr=3e-3),
-        "global": lambda: Pixels(net(), EverywhereCM(R, L)),
         "global_joint": lambda: Pixels(net(), EverywhereCM(R, L), joint=True),
         "pixel_joint": lambda: Pixels(net(), PixelCM(R, L, WIDTH, generator=seeded(77 + seed)), joint=True),
     }
