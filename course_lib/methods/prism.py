@@ -43,7 +43,7 @@ class Prism(nn.Module):
     batch norm; (corrected) the fusion of Proposition 1, `confusion.posterior`, with the segmentation for a prior.
 
     Arguments: n_channels, n_raters, n_classes. losses: of "heads" and "shuffle", None: the variant's own. width, depth:
-    of the encoder; patch, heads: of attention.
+    of the encoder; patch, n_heads: of attention; blocks: of attention, in DivP.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Prism(nn.Module):
         depth: int = 3,
         patch: int = 4,
         n_heads: int = 4,
+        blocks: int = 2,
         generator: Generator,
     ) -> None:
         super().__init__()
@@ -80,7 +81,7 @@ class Prism(nn.Module):
         n_maps = n_raters * n_classes * (n_classes if variant == "corrected" else 1)
         self.encoder = Encoder(n_channels, width, depth)
         self.conp = ConP(width, depth, n_maps, n_classes, integration=integration, patch=patch, heads=n_heads)
-        self.divp = DivP(n_classes, n_maps, width=width, blocks=2, patch=patch, heads=n_heads)
+        self.divp = DivP(n_classes, n_maps, width=width, blocks=blocks, patch=patch, heads=n_heads)
         drawn(self, generator)
         start = math.log(START / (1 - START) * (n_classes - 1))
         self.register_buffer("identity", start * torch.eye(n_classes).reshape(1, 1, n_classes, n_classes, 1, 1))
