@@ -150,8 +150,9 @@ RIVALS = (
 FUSIONS = (
     "mode_label", "staple", "spatial_staple", "dawid_skene", "known_matrices", "max_mig", "aggnet", "aggnet_once",
 )  # fmt: skip
-ABLATION = ("prism", *(name for name in PRISMS if name.endswith(("shuffle", "attention", "both"))))
-SEARCH = ("truth", "mode_label", "staple", "dawid_skene", "known_matrices", "aggnet", "prism")
+ABLATION = ("prism", "prism_em", *(name for name in PRISMS if name.endswith(("shuffle", "attention", "both"))))
+SEARCH = ("truth", "mode_label", "staple", "dawid_skene", "known_matrices", "aggnet", "prism", "prism_em")
+PUPILS = ("aggnet", "prism", "prism_em")
 LOSSES = ("truth", "mode_label", "mean_label", "staple", "dawid_skene", "label_sampling", "aggnet")
 
 
@@ -169,7 +170,7 @@ def table2(**how: object) -> list[dict]:
 def table3(**how: object) -> list[dict]:
     """What each makes of the training labels, and a network taught by that. Source: Wu et al., Table 3."""
     settings = panels("dominant", "specialists")
-    return masks.compare(settings, (*FUSIONS, "prism"), run=one_run, taught=("prism", "aggnet"), **how)
+    return masks.compare(settings, (*FUSIONS, "prism"), run=one_run, taught=PUPILS, **how)
 
 
 def table4(**how: object) -> list[dict]:
@@ -192,7 +193,7 @@ def fig4(**how: object) -> list[dict]:
 def search(**how: object) -> list[dict]:
     """Where might MrPrism win? Specialists who are careless and generous with what is not theirs; more pictures."""
     settings = panels("generous") + panels("generous", pictures=4)
-    return masks.compare(settings, SEARCH, run=one_run, taught=("prism", "aggnet"), **how)
+    return masks.compare(settings, SEARCH, run=one_run, taught=PUPILS, **how)
 
 
 def losses(**how: object) -> list[dict]:

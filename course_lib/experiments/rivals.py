@@ -147,6 +147,7 @@ def pupil_of(q: Tensor, drawn: Drawn, setting: dict, seed: int, *, width: int = 
 
 PRISMS: dict[str, dict] = {
     "prism": {},
+    "prism_em": {"losses": ("em",)},
     "prism_pixel": {"where": "pixel"},
     "prism_printed": {"variant": "printed", "integration": "attention"},
     "prism_released": {"variant": "released", "integration": "attention"},
