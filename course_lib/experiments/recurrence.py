@@ -192,7 +192,7 @@ def fig4(**how: object) -> list[dict]:
 
 def search(**how: object) -> list[dict]:
     """Where might MrPrism win? Specialists who are careless and generous with what is not theirs; more pictures."""
-    settings = panels("generous") + panels("generous", pictures=4)
+    settings = panels("generous", pictures=1) + panels("generous", pictures=4)
     return masks.compare(settings, SEARCH, run=one_run, taught=PUPILS, **how)
 
 
