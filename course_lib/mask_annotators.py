@@ -57,7 +57,7 @@ def fractured(
     """
     _check_range(least, most)
     _check_range(*cuts)
-    draw = lambda truth, images, g: _cut(_grown(_trembled(truth, tremor, g), least, most, g), cuts, width, g)  # noqa: E731
+    draw = lambda truth, images, g: cut(_grown(_trembled(truth, tremor, g), least, most, g), cuts, width, g)  # noqa: E731
     return MaskAnnotator("wrong", draw)
 
 
@@ -211,7 +211,7 @@ def _grown(masks: Tensor, least: int, most: int, generator: Generator) -> Tensor
     return grown
 
 
-def _cut(masks: Tensor, cuts: tuple[int, int], width: int, generator: Generator) -> Tensor:
+def cut(masks: Tensor, cuts: tuple[int, int], width: int, generator: Generator) -> Tensor:
     """Discs of background, with their middles on marked pixels."""
     least, most = cuts
     n = torch.randint(least, most + 1, (len(masks), 1), generator=generator)
