@@ -377,7 +377,7 @@ costs = {name: torch.tensor([step_of(new(n, name == "made again")) for n in COUN
 # %% tags=["hide-input"]
 fig = plots.curve(COUNTS, {name: c[:, 0] for name, c in costs.items()}, title="A recurrence more costs memory, unless it is made again",
                   xlabel="recurrences that are trained", ylabel="peak MB of a training step", model="made again")  # fmt: skip
-fig.axes[0].set(xticks=COUNTS, ylim=(0, None))
+fig.axes[0].set_xticks(COUNTS)  # whole recurrences only
 plots.described(
     fig,
     "Measured on this machine: the most bytes of arrays alive at once during one training step of MrPrism on eight pictures.",
@@ -636,6 +636,7 @@ with_each = {NAMES[m]: own("dominant", m) for m in FOUR}  # (draws, 7)
 if len(with_each["MrPrism"]):
     fig = plots.curve(range(1, 8), {m: x.mean(0) for m, x in with_each.items()}, title="Dominant: with whom does the network agree?",
                       xlabel="rater", ylabel="Dice of the cup with their masks", model="MrPrism")  # fmt: skip
+    fig.axes[0].set_xticks(range(1, 8))
 plots.described(
     fig,
     "Each network's cup against the masks that each of seven raters drew of the same unseen pictures; mean of the draws.",
