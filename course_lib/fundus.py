@@ -122,11 +122,16 @@ PANELS: dict[str, tuple[MaskAnnotator, ...]] = {
         *[specialist(rater(**GOOD), rater(**CARELESS))] * 2, *[specialist(rater(**CARELESS), rater(**GOOD))] * 2,
         *[rater(**CARELESS)] * 3,
     ),
+    "generous": (
+        *[specialist(rater(**GOOD), rater(cup=0.45, **CARELESS))] * 2,
+        *[specialist(rater(cup=0.45, **CARELESS), rater(**GOOD))] * 2, *[rater(cup=0.45, **CARELESS)] * 3,
+    ),
     "anchored": (rater(**GOOD), rater(cup=0.05, **GOOD), *[rater(spread=0.08, anchored=0.9) for _ in range(5)]),
 }  # fmt: skip
 """Seven raters. `dominant`: two are good, five draw the cup too large, and are fooled by the same pictures. `jitter`:
 the five are careless, each in their own way. `equal`: nobody stands out. `specialists`: two are good with small cups,
-two with large ones, and are as careless as the three others with the rest. `anchored`: the five draw nearly the same
+two with large ones, and are as careless as the three others with the rest. `generous`: these, and whoever is careless
+draws the cup too large as well. `anchored`: the five draw nearly the same
 cup in every disc, too large for small cups and too small for large ones."""
 
 

@@ -402,6 +402,13 @@ def test_a_metric_where_less_is_better_is_judged_with_a_and_b_swapped(ship):
     assert claims.judge(claim(a="trace", b="no_trace", metric="cm_error")).verdict == "not reproduced"
 
 
+def test_two_numbers_of_one_run_are_compared_by_two_metrics(ship):
+    ship(made_up(trace=per_draw(0.90, 0.91, 0.92)))  # cm_error = 1 - accuracy
+    two = claim(b="trace")
+    two["check"] |= {"metric_a": "accuracy", "metric_b": "cm_error"}
+    assert claims.judge(two).mean == pytest.approx(0.91 - 0.09) and claims.judge(two).verdict == "holds"
+
+
 def test_a_number_stands_for_itself_on_either_side(ship):
     ship(made_up(trace=per_draw(0.90, 0.91, 0.92)))
     assert claims.judge(claim(b=0.8)).mean == pytest.approx(0.11)

@@ -9,6 +9,7 @@ from torch.nn.functional import one_hot
 
 from course_lib import fundus
 from course_lib.annotations import MISSING, Annotations
+from course_lib.confusion import posterior
 from course_lib.mask_annotators import draw_masks
 from course_lib.methods.prism import VARIANTS, Prism, Step
 from course_lib.metrics import soft_dice, ssim
@@ -133,6 +134,25 @@ def test_the_heads_loss_is_the_likelihood_of_part_two():
     assert float(part(("heads",)) - part(())) == pytest.approx(float(wanted), abs=1e-4)
 
 
+def test_the_em_loss_counts_raters_against_the_fused_labels():
+    data = crowd(3)
+    labels = data.labels.clone()
+    labels[0, 2] = MISSING
+
+    def part(losses):
+        return prism(recurrences=1, zeta=1.0, losses=losses).loss((data.images, labels, *batch_of(data)[2:])).detach()
+
+    step = prism(recurrences=1).steps(data.images, 1)[0]
+    q, total, n = posterior(step.log_z, step.log_y, labels).exp(), 0.0, 0
+    for b in range(3):
+        for r in range(7):
+            for i in range(0 if labels[b, r, 0, 0] == MISSING else 3):
+                said = labels[b, r] == i
+                total -= float((q[b] * step.log_z[b, r, i])[:, said].sum().detach())
+                n += int(said.sum())
+    assert float(part(("em",)) - part(())) == pytest.approx(total / n, abs=1e-4)
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_while_all_heads_are_alike_the_shuffle_loss_does_not_know_who_is_who(variant):
     data, losses = crowd(3), []
@@ -207,6 +227,7 @@ def test_settings_that_do_not_exist_are_named():
     for how, what in (
         ({"variant": "official"}, "variant"), ({"integration": "sum"}, "integration"),
         ({"losses": ("trace",)}, "heads"),
+        ({"variant": "printed", "losses": ("em",)}, "heads"),
         ({"where": "patch"}, "where"), ({"recurrences": 0}, "recurrences"), ({"n_heads": 5}, "do not divide"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=what):

@@ -17,6 +17,7 @@ from course_lib.methods.crowd_layer import CrowdLayer
 from course_lib.methods.em import fit_em
 from course_lib.methods.max_mig import MaxMIG
 from course_lib.methods.mrnet import MRNet
+from course_lib.methods.prism import Prism
 from course_lib.networks import seeded, unet
 from course_lib.training import fit, load, predict_log_p, save
 
@@ -145,9 +146,23 @@ def test_fused_masks_are_shares(how):
         assert torch.allclose(q[:, 1], (one.crowd.labels == 1).float().mean(1))
 
 
+def test_the_sizes_of_the_paper_train_for_a_step():
+    data = drawn(2).crowd
+    model = Prism(3, 7, 3, **rivals.AT_PAPER, generator=seeded(0))
+    widths = [layer[0].out_channels for layer in model.encoder.down]
+    assert widths == [64, 128, 256, 512] and len(model.divp.blocks) == 4 and model.frugal
+    fit(model, data, epochs=1, batch_size=2, progress=False)
+
+
+def test_fewer_raters_a_picture_may_be_asked():
+    one = rivals.prepare(SETTING | {"per_item": 2}, 3, 6, 4, 16)
+    assert ((one.crowd.labels[:, :, 0, 0] != MISSING).sum(1) == 2).all()
+    assert torch.allclose(rivals.fused("mode_label", one, 0).sum(1), torch.ones(6, 16, 16))
+
+
 @pytest.fixture
 def tiny(monkeypatch):
-    few = types.SimpleNamespace(train=6, test=3, side=16, epochs=2, settle=1, batch_size=3, jobs=1)
+    few = types.SimpleNamespace(train=6, test=3, side=16, epochs=2, settle=1, batch_size=3, width=4, jobs=1)
     for module in (recurrence, recurrence.masks):
         monkeypatch.setattr(module, "sized", lambda *_, **__: few)
     for module in (recurrence, rivals):
@@ -169,7 +184,11 @@ def test_every_method_has_a_row_on_every_draw(name, tiny):
         assert all(math.isfinite(v) and v >= 0 for v in found.values())
         if row["method"] in rivals.PRISMS:
             assert {f"soft_dice_cup_rec{i}" for i in range(4)} | {"moved_rec3", "fused_soft_dice_cup"} <= set(found)
-            assert any(r["method"] == row["method"] + "_taught" for r in rows)
+    pupils = {row["method"] for row in rows if row["method"].endswith("_taught")}
+    asked = [
+        m for m in recurrence.PUPILS if name in ("prism-table3", "prism-search") and m in {r["method"] for r in rows}
+    ]
+    assert pupils == {f"{m}_taught" for m in asked}
 
 
 def test_rows_repeat(tiny):

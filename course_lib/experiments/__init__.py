@@ -61,13 +61,15 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "noise-curve": pixels.noise_curve,
     "low-rank": costs.low_rank,
     "low-rank-memory": costs.low_rank_memory,
-    "prism-table1": recurrence.table1,
+    "prism-table1": partial(recurrence.table1, "dominant"),
+    "prism-table1-jitter": partial(recurrence.table1, "jitter"),
     "prism-table2": recurrence.table2,
     "prism-table3": recurrence.table3,
     "prism-table4": recurrence.table4,
     "prism-readings": recurrence.readings,
     "prism-fig4": recurrence.fig4,
     "prism-search": recurrence.search,
+    "prism-losses": recurrence.losses,
 }
 
 

@@ -39,8 +39,8 @@ def claims(paper: str | None = None) -> list[dict]:
 def judge(claim: dict) -> Judged:
     """Holds where the paired 95 % interval of a - b lies above min_diff; weaker where it lies above 0 only.
 
-    a and b are methods, or b is a number; `where` is the setting of both, `where_a` and `where_b` what differs. Pairs
-    are draws of annotators: same digits, labels and first weights.
+    a and b are methods, or b is a number; `where` is the setting of both, `where_a` and `where_b` what differs, and so
+    for `metric`. Pairs are draws of annotators: same digits, labels and first weights.
     """
     if "check" not in claim:
         return Judged(claim, np.nan, np.nan, np.nan, 0, "not tested")
@@ -86,11 +86,12 @@ def _by_draw(result: dict, check: dict, side: str) -> dict[int, float] | float:
     method = check[side]
     if isinstance(method, int | float):
         return float(method)
+    metric = check.get(f"metric_{side}") or check["metric"]
     rows, draws = select(result, method, **check.get("where", {}), **check.get(f"where_{side}", {})), {}
     if any(row["setting"] != rows[0]["setting"] for row in rows):
         raise ValueError(
             f"`where` of this check leaves several settings of {method!r}; name one: {rows[0]['setting']}."
         )
     for row in rows:
-        draws.setdefault(row["draw"], []).append(row["metrics"][check["metric"]])
+        draws.setdefault(row["draw"], []).append(row["metrics"][metric])
     return {draw: float(np.mean(seeds)) for draw, seeds in draws.items()}

@@ -120,16 +120,19 @@ def compare(
     seeds: int,
     size: str,
     progress: bool = True,
+    run: Callable[..., dict | list[dict]] | None = None,
     **how: object,
 ) -> list[dict]:
     """Every method on every setting and seed: the same pictures, masks, first weights and order for each.
 
     At `lesson` on a CPU as many runs side by side as there are cores, each in a process and on a thread of its own;
-    the rows are the same as one after the other. how: `one_run`'s.
+    the rows are the same as one after the other. run: gives the row of a setting, seed and method, or a list of rows;
+    else `one_run`. how: what it takes besides.
     """
     jobs = jobs_for(size, how.get("device"))
     tasks = [(setting, seed, method) for setting in settings for seed in range(seeds) for method in methods]
-    return side_by_side(partial(one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
+    found = side_by_side(partial(run or one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
+    return [row for rows in found for row in (rows if isinstance(rows, list) else [rows])]
 
 
 def side_by_side(work: Callable, tasks: Sequence[tuple], *, jobs: int, progress: bool = True) -> list:

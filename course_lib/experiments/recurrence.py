@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from .. import fundus, fusion, metrics, networks
+from .. import fundus, fusion, metrics
 from ..confusion import posterior
 from ..methods.aggnet import AggNet
 from ..methods.crowd_layer import CrowdLayer
@@ -20,7 +19,7 @@ from ..networks import seeded
 from ..training import peak_mb, pick_device, predict_log_p, sized
 from . import masks
 from .masks import Drawn
-from .rivals import PRISMS, WIDTH, drawn_by, fitted, prepare, trained
+from .rivals import AT_PAPER, PRISMS, WIDTH, drawn_by, prepare, pupil_of, trained
 
 EVALUATED = 4
 """Recurrences that are looked at, one more than are trained."""
@@ -29,25 +28,29 @@ EVALUATED = 4
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
-def one_run(setting: dict, seed: int, method: str, *, size: str, device: str | None = None) -> list[dict]:
+def one_run(
+    setting: dict, seed: int, method: str, *, size: str, device: str | None = None, taught: Sequence[str] = ()
+) -> list[dict]:
     """One method on one draw, as a row: soft Dice of disc and cup with the truth and with the vote of unseen masks.
 
-    Of MrPrism a second row, `_taught`: a plain network, taught by the masks that it made of the training labels.
+    Of a method in `taught` a second row, `_taught`: a plain network, taught by the masks that it made of the training
+    labels. A setting with `pictures` has as many times more of them, and the same number of steps.
     """
     P = sized(
-        size, train=(24, 160, 1000), test=(12, 60, 400), side=(24, 24, 256), epochs=(4, 8, 60), settle=(1, 1, 10),
-        batch_size=(8, 8, 8),
+        size, train=(24, 160, 1000), test=(12, 60, 400), side=(24, 24, 256), epochs=(4, 10, 60), settle=(1, 2, 10),
+        batch_size=(8, 8, 8), width=(WIDTH, WIDTH, AT_PAPER["width"]),
     )  # fmt: skip
     more = setting.get("pictures", 1)
     drawn = prepare(setting, seed, more * P.train, P.test, P.side)
-    budget = {"epochs": max(P.epochs // more, 1) + P.settle, "settle": P.settle, "batch_size": P.batch_size}
+    settle = max(P.settle // more, 1)
+    budget = {"epochs": max(P.epochs // more, 1) + settle, "settle": settle, "batch_size": P.batch_size}
     rows, start = [], time.perf_counter()
-    model = trained(method, drawn, setting, seed, **budget, lr=1e-2, device=device)
+    how = {"width": P.width, "lr": 1e-2, "device": device}
+    model = trained(method, drawn, setting, seed, prism=AT_PAPER if size == "paper" else {}, **how, **budget)
     rows.append(_row(method, model, drawn, setting, seed, time.perf_counter() - start, device))
-    if isinstance(model, Prism):
-        C, L = drawn.train.images.shape[1], drawn.train.n_classes
-        pupil = AggNet(networks.unet(C, L, width=WIDTH, generator=seeded(seed)), masks_learned_from(model, drawn))
-        fitted(pupil, drawn.crowd, seed, **budget, lr=1e-2, device=device)
+    if method in taught:
+        start = time.perf_counter()
+        pupil = pupil_of(masks_learned_from(model, drawn), drawn, setting, seed, **how, **budget)
         rows.append(_row(f"{method}_taught", pupil, drawn, setting, seed, time.perf_counter() - start, device))
     return rows
 
@@ -136,15 +139,6 @@ def _by_parts(ask: Callable[[Tensor], Tensor], model: nn.Module, images: Tensor)
 # ---- the paper's tables ----------------------------------------------------------------------------------------------
 
 
-def compare(
-    settings: Sequence[dict], methods: Sequence[str], *, seeds: int, size: str, progress: bool = True, **how: object
-) -> list[dict]:
-    jobs = masks.jobs_for(size, how.get("device"))
-    tasks = [(setting, seed, method) for setting in settings for seed in range(seeds) for method in methods]
-    found = masks.side_by_side(partial(one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
-    return [row for rows in found for row in rows]
-
-
 def panels(*names: str, **more: object) -> list[dict]:
     return [{"scene": "disc_and_cup", "annotators": name} | more for name in names]
 
@@ -154,52 +148,55 @@ RIVALS = (
     "aggnet_once", "global_joint", "pixel_joint", "max_mig", "mrnet",
 )  # fmt: skip
 FUSIONS = (
-    "mode_label",
-    "staple",
-    "spatial_staple",
-    "dawid_skene",
-    "known_matrices",
-    "max_mig",
-    "aggnet",
-    "aggnet_once",
-)
-ABLATION = ("prism", "prism_pixel", *(name for name in PRISMS if name.endswith(("shuffle", "attention", "both"))))
-SEARCH = (
-    "truth", "mode_label", "staple", "dawid_skene", "known_matrices", "aggnet", "global_joint", "pixel_joint", "prism",
+    "mode_label", "staple", "spatial_staple", "dawid_skene", "known_matrices", "max_mig", "aggnet", "aggnet_once",
 )  # fmt: skip
+ABLATION = ("prism", "prism_em", *(name for name in PRISMS if name.endswith(("shuffle", "attention", "both"))))
+SEARCH = ("truth", "mode_label", "staple", "dawid_skene", "known_matrices", "aggnet", "prism", "prism_em")
+PUPILS = ("aggnet", "prism", "prism_em")
+LOSSES = ("truth", "mode_label", "mean_label", "staple", "dawid_skene", "label_sampling", "aggnet")
 
 
-def table1(**how: object) -> list[dict]:
-    """Learning from many raters, by panel. Source: Wu et al., Table 1."""
-    return compare(panels("dominant", "jitter", "equal"), (*RIVALS, "prism"), **how)
+def table1(panel: str, **how: object) -> list[dict]:
+    """Learning from many raters. Source: Wu et al., Table 1."""
+    return masks.compare(panels(panel), (*RIVALS, "prism"), run=one_run, **how)
 
 
 def table2(**how: object) -> list[dict]:
     """Networks that all raters are equal to, and MrPrism. Source: Wu et al., Table 2."""
-    return compare(panels("dominant", "jitter"), ("mode_label", "mean_label", "heads", "mrnet", "prism"), **how)
+    methods = ("mode_label", "mean_label", "heads", "mrnet", "prism")
+    return masks.compare(panels("equal", "specialists"), methods, run=one_run, **how)
 
 
 def table3(**how: object) -> list[dict]:
     """What each makes of the training labels, and a network taught by that. Source: Wu et al., Table 3."""
-    return compare(panels("dominant", "jitter", "specialists"), (*FUSIONS, "prism"), **how)
+    settings = panels("dominant", "specialists")
+    return masks.compare(settings, (*FUSIONS, "prism"), run=one_run, taught=PUPILS, **how)
 
 
 def table4(**how: object) -> list[dict]:
     """Ways for the confidences into the network, and losses. Source: Wu et al., Table 4."""
-    return compare(panels("jitter"), ABLATION, **how)
+    return masks.compare(panels("jitter"), ABLATION, run=one_run, **how)
 
 
 def readings(**how: object) -> list[dict]:
     """The formulas as printed, what the released code does, and the corrected reading."""
-    return compare(panels("dominant", "jitter", "specialists"), ("prism_printed", "prism_released", "prism"), **how)
+    methods = ("prism_printed", "prism_released", "prism")
+    return masks.compare(panels("dominant", "equal"), methods, run=one_run, **how)
 
 
 def fig4(**how: object) -> list[dict]:
     """Dice with each rater's own masks. Source: Wu et al., Fig. 4."""
-    return compare(panels("dominant", "equal"), ("global_joint", "max_mig", "mrnet", "prism"), **how)
+    methods = ("global_joint", "max_mig", "mrnet", "prism")
+    return masks.compare(panels("dominant", "anchored"), methods, run=one_run, **how)
 
 
 def search(**how: object) -> list[dict]:
-    """Where might MrPrism win? Raters whose mistakes depend on what they draw, and more pictures."""
-    settings = panels("specialists", "anchored") + panels("specialists", pictures=4)
-    return compare(settings, SEARCH, **how)
+    """Where might MrPrism win? Specialists who are careless and generous with what is not theirs; more pictures."""
+    settings = panels("generous", pictures=1) + panels("generous", pictures=4)
+    return masks.compare(settings, SEARCH, run=one_run, taught=PUPILS, **how)
+
+
+def losses(**how: object) -> list[dict]:
+    """What MrPrism's loss alone is worth to its rivals."""
+    settings = [setting for loss in ("ce", "ssim") for setting in panels("dominant", loss=loss)]
+    return masks.compare(settings, LOSSES, run=one_run, **how)

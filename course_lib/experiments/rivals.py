@@ -29,7 +29,10 @@ from . import masks, pixels
 from .masks import Drawn
 
 WIDTH = 12
-"""Of every network."""
+"""Of every network at `ci` and `lesson`."""
+AT_PAPER = {"width": 64, "depth": 4, "patch": 2, "n_heads": 8, "blocks": 4, "frugal": True}
+"""MrPrism with the channels, heads and blocks of the paper's Table 5. Its patches of 8 x 8 pixels at 512 channels would
+be tokens of 32,768 numbers; they are smaller here."""
 
 
 def prepare(setting: dict, seed: int, n_train: int, n_test: int, side: int) -> Drawn:
@@ -37,12 +40,13 @@ def prepare(setting: dict, seed: int, n_train: int, n_test: int, side: int) -> D
         fundus.disc_and_cup(n, size=side, generator=seeded(40_000 + 2 * seed + part))
         for part, n in enumerate((n_train, n_test))
     )
-    said = drawn_by(train, setting, seeded(50_000 + seed))
+    said = drawn_by(train, setting, seeded(50_000 + seed), per_item=setting.get("per_item"))
     return Drawn(train, test, Annotations(train.images, said, n_classes=3))
 
 
-def drawn_by(scene: masks.Scene, setting: dict, generator: torch.Generator) -> Tensor:
-    return draw_masks(scene.truth, scene.images, fundus.PANELS[setting["annotators"]], n_classes=3, generator=generator)
+def drawn_by(scene: masks.Scene, setting: dict, generator: torch.Generator, *, per_item: int | None = None) -> Tensor:
+    panel = fundus.PANELS[setting["annotators"]]
+    return draw_masks(scene.truth, scene.images, panel, n_classes=3, per_item=per_item, generator=generator)
 
 
 def fused(how: str, drawn: Drawn, seed: int) -> Tensor:
@@ -97,40 +101,53 @@ class Structured(nn.Module):
         return [group | {"params": [f"method.{name}" for name in group["params"]]} for group in groups]
 
 
-def prism(drawn: Drawn, seed: int, **how: object) -> Prism:
+def trained(
+    method: str,
+    drawn: Drawn,
+    setting: dict,
+    seed: int,
+    *,
+    width: int = WIDTH,
+    prism: dict | None = None,
+    **budget: object,
+) -> nn.Module:
+    """A method by its name, trained. `budget` goes to `fit`: every network gets the same number of steps in all.
+    prism: MrPrism's sizes."""
     C, L, R = drawn.train.images.shape[1], drawn.train.n_classes, drawn.crowd.n_annotators
-    return Prism(C, R, L, **({"width": WIDTH, "generator": seeded(seed)} | how))
-
-
-def trained(method: str, drawn: Drawn, setting: dict, seed: int, **budget: object) -> nn.Module:
-    """A method by its name, trained. `budget` goes to `fit`: every network gets the same number of steps in all."""
-    C, L, R = drawn.train.images.shape[1], drawn.train.n_classes, drawn.crowd.n_annotators
-    net = lambda: networks.unet(C, L, width=WIDTH, generator=seeded(seed))  # noqa: E731
+    net = lambda: networks.unet(C, L, width=width, generator=seeded(seed))  # noqa: E731
     score = setting.get("loss", "ssim")
     quiet = lambda m: fitted(m, drawn.crowd, seed, **budget)  # noqa: E731
     if method in FUSED or method in ("known_matrices", "spatial_staple"):
-        return quiet(AggNet(net(), fused(method, drawn, seed), score=score))
+        return pupil_of(fused(method, drawn, seed), drawn, setting, seed, width=width, **budget)
     if method in ("aggnet", "aggnet_once"):
         many = method == "aggnet"
         model = AggNet(net(), fused("mode_label", drawn, seed), score=score, rounds=1 if many else 5)
         return _in_turns(model, drawn.crowd, seed, rounds=4 if many else 2, **budget)
     if method.startswith("prism"):
-        return quiet(prism(drawn, seed, **PRISMS[method]))
+        how = {"width": width, "generator": seeded(seed)} | (prism or {}) | PRISMS[method]
+        return quiet(Prism(C, R, L, **how))
     makers = {
         "label_sampling": lambda: LabelSampling([net()]),
         "heads": lambda: Heads(net(), R, L, generator=seeded(77 + seed)),
         "crowd_layer": lambda: CrowdLayer(net(), R, L, layer_lr=3e-3, spatial=2),
         "max_mig": lambda: MaxMIG(net(), R, L, aggregator_lr=3e-3),
         "global_joint": lambda: Pixels(net(), EverywhereCM(R, L), joint=True),
-        "pixel_joint": lambda: Pixels(net(), PixelCM(R, L, WIDTH, generator=seeded(77 + seed)), joint=True),
+        "pixel_joint": lambda: Pixels(net(), PixelCM(R, L, width, generator=seeded(77 + seed)), joint=True),
     }
     if method == "mrnet":
-        return quiet(MRNet(C, R, L, width=WIDTH, generator=seeded(seed)))
+        return quiet(MRNet(C, R, L, width=width, generator=seeded(seed)))
     return quiet(Structured(makers[method]()) if score == "ssim" else makers[method]())
+
+
+def pupil_of(q: Tensor, drawn: Drawn, setting: dict, seed: int, *, width: int = WIDTH, **budget: object) -> AggNet:
+    """A plain network, taught by soft masks q (N, L, H, W) of the training pictures."""
+    net = networks.unet(drawn.train.images.shape[1], drawn.train.n_classes, width=width, generator=seeded(seed))
+    return fitted(AggNet(net, q, score=setting.get("loss", "ssim")), drawn.crowd, seed, **budget)
 
 
 PRISMS: dict[str, dict] = {
     "prism": {},
+    "prism_em": {"losses": ("em",)},
     "prism_pixel": {"where": "pixel"},
     "prism_printed": {"variant": "printed", "integration": "attention"},
     "prism_released": {"variant": "released", "integration": "attention"},

@@ -37,13 +37,14 @@ class Prism(nn.Module):
 
     loss = mean over recurrences of [ 1 - SSIM(segmentation, labels fused with the last confidences) + zeta x what
     `losses` names ]. heads: each rater's labels under DivP. shuffle: fusions of labels and of foretold labels agree
-    with the raters' confidences exchanged at random. Each recurrence has its own gradient: what goes into the next is
-    detached, and its arrays are made again when they are needed, so that memory does not grow with recurrences.
+    with the raters' confidences exchanged at random. em (corrected only): heads again, but a rater is held against the
+    fused labels, as in EM's M-step, and not against the segmentation. Each recurrence has its own gradient: what goes
+    into the next is detached; `frugal` makes its arrays again when needed, and memory does not grow with recurrences.
     Source: Wu et al., Algorithm 1. Differs: (all) hard thresholds have no gradient, so the foretold labels stay soft;
     batch norm; (corrected) the fusion of Proposition 1, `confusion.posterior`, with the segmentation for a prior.
 
-    Arguments: n_channels, n_raters, n_classes. losses: of "heads" and "shuffle", None: the variant's own. width, depth:
-    of the encoder; patch, heads: of attention.
+    Arguments: n_channels, n_raters, n_classes. losses: of "heads", "shuffle" and "em", None: the variant's own. width,
+    depth: of the encoder; patch, n_heads: of attention; blocks: of attention, in DivP.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Prism(nn.Module):
         depth: int = 3,
         patch: int = 4,
         n_heads: int = 4,
+        blocks: int = 2,
         generator: Generator,
     ) -> None:
         super().__init__()
@@ -70,8 +72,9 @@ class Prism(nn.Module):
             raise ValueError(f"`variant` must be one of {VARIANTS}; got {variant!r}.")
         own = ("heads",) if variant == "corrected" else ("shuffle",)
         losses = own if losses is None else tuple(losses)
-        if not set(losses) <= {"heads", "shuffle"} or recurrences < 1:
-            raise ValueError(f"wanted `losses` of heads and shuffle, recurrences >= 1; got {losses}, {recurrences}.")
+        known = {"heads", "shuffle"} | ({"em"} if variant == "corrected" else set())
+        if not set(losses) <= known or recurrences < 1:
+            raise ValueError(f"wanted `losses` of {sorted(known)}, recurrences >= 1; got {losses}, {recurrences}.")
         if where not in ("picture", "pixel"):
             raise ValueError(f"`where` must be 'picture' or 'pixel'; got {where!r}.")
         self.variant, self.losses, self.recurrences, self.zeta = variant, losses, recurrences, zeta
@@ -80,7 +83,7 @@ class Prism(nn.Module):
         n_maps = n_raters * n_classes * (n_classes if variant == "corrected" else 1)
         self.encoder = Encoder(n_channels, width, depth)
         self.conp = ConP(width, depth, n_maps, n_classes, integration=integration, patch=patch, heads=n_heads)
-        self.divp = DivP(n_classes, n_maps, width=width, blocks=2, patch=patch, heads=n_heads)
+        self.divp = DivP(n_classes, n_maps, width=width, blocks=blocks, patch=patch, heads=n_heads)
         drawn(self, generator)
         start = math.log(START / (1 - START) * (n_classes - 1))
         self.register_buffer("identity", start * torch.eye(n_classes).reshape(1, 1, n_classes, n_classes, 1, 1))
@@ -156,6 +159,8 @@ class Prism(nn.Module):
             part = part + 1 - ssim(fused, y.detach())  # DivP is to make the fusion agree
         if "heads" in self.losses:
             part = part + self.zeta * self._heads(step, log_y, labels)
+        if "em" in self.losses:
+            part = part + self.zeta * self._against(fused.detach(), step, labels)
         if "shuffle" in self.losses:
             part = part + self.zeta * self._shuffled(step, log_y, labels)
         return part, step.log_z, fused
@@ -167,6 +172,13 @@ class Prism(nn.Module):
             said = label_log_likelihood(step.log_z, log_y, labels)
         else:
             said = step.log_z.gather(2, labels.clamp(min=0)[:, :, None]).squeeze(2)
+        return -(said * observed).sum() / observed.sum().clamp(min=1)
+
+    def _against(self, q: Tensor, step: Step, labels: Tensor) -> Tensor:
+        """Mean over observed labels of - sum_k q_k log A[label, k]: q (B, L, H, W) is what they are held against."""
+        observed = (labels != MISSING).float()
+        row = labels.clamp(min=0)[:, :, None, None].expand(-1, -1, 1, self.L, -1, -1)
+        said = (q[:, None] * step.log_z.gather(2, row).squeeze(2)).sum(2)  # (B, R, H, W)
         return -(said * observed).sum() / observed.sum().clamp(min=1)
 
     def _shuffled(self, step: Step, log_y: Tensor, labels: Tensor) -> Tensor:
