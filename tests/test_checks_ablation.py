@@ -139,9 +139,9 @@ def test_a_chapter_without_its_results_says_so_and_no_more(chapter):
         raise FileNotFoundError(name)
 
     chapter["data"] = type("Nowhere", (), {"shipped": staticmethod(nowhere)})
-    assert chapter["result"]("table1") is None and len(chapter["each"]("table1", "prism")) == 0
-    for table in ("league", "contrasts"):
-        assert "has not been run" in chapter[table]("table1", {"vote - truth": ()}, {"a": {}}).data
+    assert chapter["rows_of"]("table1") == [] and len(chapter["each"]("table1", "prism")) == 0
+    for table in (chapter["league"]("table1"), chapter["contrasts"]("table1", {"vote - truth": ()})):
+        assert "has not been run" in table.data
 
 
 def test_a_difference_is_decided_in_words(chapter):
