@@ -9,6 +9,7 @@ from exercises import defined, outside
 from course_lib.checks import (
     CheckFailed,
     NotDone,
+    ablation,
     classes,
     confidence,
     em,
@@ -38,6 +39,7 @@ CHECKS = {
     11: plausible,
     12: radiologists,
     13: confidence,
+    15: ablation,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -89,6 +91,10 @@ TABLES = {
     (13, "tipping_prior"): confidence.TIPPING_MISTAKES,
     (13, "another"): confidence.ANOTHER_MISTAKES,
     (13, "shared"): confidence.SHARED_MISTAKES,
+    (15, "paired_interval"): ablation.INTERVAL_MISTAKES,
+    (15, "that_fit"): ablation.FIT_MISTAKES,
+    (15, "one_thing"): ablation.CHANGE_MISTAKES,
+    (15, "chosen_blind"): ablation.CHOICE_MISTAKES,
 }
 ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
