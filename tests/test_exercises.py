@@ -20,6 +20,7 @@ from course_lib.checks import (
     pixels,
     plausible,
     radiologists,
+    recurrence,
     rivals,
     start,
 )
@@ -38,6 +39,7 @@ CHECKS = {
     11: plausible,
     12: radiologists,
     13: confidence,
+    14: recurrence,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -89,6 +91,10 @@ TABLES = {
     (13, "tipping_prior"): confidence.TIPPING_MISTAKES,
     (13, "another"): confidence.ANOTHER_MISTAKES,
     (13, "shared"): confidence.SHARED_MISTAKES,
+    (14, "next_target"): recurrence.TARGET_MISTAKES,
+    (14, "loss_of_heads"): recurrence.HEADS_MISTAKES,
+    (14, "moved"): recurrence.MOVED_MISTAKES,
+    (14, "told_apart"): recurrence.TOLD_MISTAKES,
 }
 ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
