@@ -147,6 +147,10 @@ def ask(model, images, n=4):
     return torch.stack([s.log_y.cpu() for s in steps]), torch.stack([s.log_z[..., 0, 0].cpu() for s in steps]).exp()
 
 
+# %% [markdown]
+# All three networks, on the same pictures:
+
+# %%
 answers = {panel: ask(model, drawn[panel].test.images) for panel, model in prisms.items()}
 test = drawn["jitter"].test  # the same pictures in all panels
 print(f"segmentations {tuple(answers['jitter'][0].shape)}, matrices {tuple(answers['jitter'][1].shape)}")
@@ -406,6 +410,10 @@ def held(n, **how):
     return sum(kept.values()) if loss.requires_grad else 0
 
 
+# %% [markdown]
+# Four lengths, both ways:
+
+# %%
 numbers = {frugal: [held(n, frugal=frugal) for n in (1, 2, 3, 4)] for frugal in (False, True)}
 for frugal, kept in numbers.items():
     print(f"frugal={frugal!s:<5}: " + ", ".join(f"{k:,}" for k in kept) + " numbers with 1, 2, 3, 4 recurrences")
@@ -433,6 +441,10 @@ def outcome(sentence, seen):
     print(f"{judged if training.size() != 'ci' else 'at size ci nothing is decided'}: {sentence}")
 
 
+# %% [markdown]
+# In words, with a line for each thing to look for:
+
+# %%
 outcome("everywhere, the first round moves the map far more than the second", all(m[1] > 5 * m[2] for m in steps_of.values()))
 outcome("after Rec1 nothing moves: less than a hundredth of a class a pixel", all(max(m[2:]) < 0.01 for m in steps_of.values()))
 
@@ -463,6 +475,10 @@ def targets(model, one):
     return [q.cpu() for q in (model.fused(alike, said), model.fused(rec0, said, prior=rec0.log_y))]
 
 
+# %% [markdown]
+# Beside the vote, and beside what the two recurrences draw on unseen pictures:
+
+# %%
 gained = {}
 for panel, model in prisms.items():
     vote = one_hot(fusion.majority(drawn[panel].crowd.labels, K, generator=seeded(1)), K).movedim(-1, 1).double()
@@ -507,6 +523,10 @@ def handed(model, images):
     return {name: model.step(features, maps).log_y.cpu() for name, maps in given.items()}
 
 
+# %% [markdown]
+# In brackets, how far the map is from the one with its own confidences, by the same measure as above:
+
+# %%
 apart = {}
 for panel, model in prisms.items():
     found = handed(model, test.images)
@@ -569,6 +589,10 @@ Markdown("\n".join(lines))
 outcome("jitter: a plain network on Dawid-Skene's masks is not behind MrPrism by two points", score["jitter", "dawid_skene"] > recs["jitter"][3] - 0.02)
 for panel in ("jitter", "dominant"):
     outcome(f"{panel}: a plain network on MrPrism's masks is not behind MrPrism by two points", score[panel, "MrPrism's masks"] > recs[panel][3] - 0.02)
+# %% [markdown]
+# And your guesses of section 2:
+
+# %%
 seen = {
     "jitter: Rec1 draws a better cup than Rec0": recs["jitter"][1] > recs["jitter"][0],
     "dominant: Rec1 draws a better cup than Rec0": recs["dominant"][1] > recs["dominant"][0],
@@ -667,6 +691,10 @@ for name, (make, how) in {
     model = make(3, R, K, recurrences=2, generator=seeded(1), **how)
     epochs = -(-P.short // 2) if name == "printed" else P.short
     broken[name] = fitted(model, drawn["jitter"].crowd, 1, epochs=epochs, batch_size=P.batch_size, lr=1e-2)
+# %% [markdown]
+# On unseen pictures:
+
+# %%
 ends = {name: training.predict_log_p(model, test.images) for name, model in broken.items()}
 for name, log_p in ends.items():
     area = (log_p.argmax(1) > 0).double().mean()
@@ -691,6 +719,10 @@ def unlike(model):
     return float((A.amax(1) - A.amin(1)).amax((1, 2)).mean())
 
 
+# %% [markdown]
+# Good and careless raters should differ a lot:
+
+# %%
 identities = {name: unlike(broken[name]) for name in ("corrected", "shuffle alone")}
 print(f"raters differ by at most: {', '.join(f'{name} {value:.1e}' for name, value in identities.items())}")
 assert identities["shuffle alone"] < 0.01 * max(identities["corrected"], 0.01) or identities["shuffle alone"] < 1e-3
