@@ -122,6 +122,8 @@ def test_whose_confidences_are_handed_on(batch, chapter):
     model = small().eval()
     found = chapter["handed"](model, batch[0])
     assert torch.allclose(found["its own"], model.steps(batch[0], 2)[1].log_y, atol=1e-5)
-    model.divp.forward = lambda y: 3 * torch.randn(len(y), 63, 1, 1, generator=seeded(1))  # each picture has its own
+    model.divp.forward = lambda y: (
+        3 * torch.randn(len(y), 63, *y.shape[2:], generator=seeded(1))
+    )  # each picture has its own
     found = chapter["handed"](model, batch[0])
     assert not torch.allclose(found["its own"], found["another picture's"], atol=1e-4)
