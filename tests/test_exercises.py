@@ -21,6 +21,7 @@ from course_lib.checks import (
     pixels,
     plausible,
     radiologists,
+    recurrence,
     rivals,
     start,
 )
@@ -39,6 +40,7 @@ CHECKS = {
     11: plausible,
     12: radiologists,
     13: confidence,
+    14: recurrence,
     15: ablation,
 }  # chapter 1's have a file of their own
 TABLES = {
@@ -91,6 +93,10 @@ TABLES = {
     (13, "tipping_prior"): confidence.TIPPING_MISTAKES,
     (13, "another"): confidence.ANOTHER_MISTAKES,
     (13, "shared"): confidence.SHARED_MISTAKES,
+    (14, "next_target"): recurrence.TARGET_MISTAKES,
+    (14, "loss_of_heads"): recurrence.HEADS_MISTAKES,
+    (14, "moved"): recurrence.MOVED_MISTAKES,
+    (14, "told_apart"): recurrence.TOLD_MISTAKES,
     (15, "paired_interval"): ablation.INTERVAL_MISTAKES,
     (15, "that_fit"): ablation.FIT_MISTAKES,
     (15, "one_thing"): ablation.CHANGE_MISTAKES,
