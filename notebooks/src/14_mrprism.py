@@ -72,7 +72,7 @@ book.card(14)
 
 # %% tags=["parameters"]
 P = training.sized(  # (ci, lesson, paper)
-    pictures=(16, 128, 1000),  # that networks learn from, with seven masks each
+    pictures=(16, 112, 1000),  # that networks learn from, with seven masks each
     tested=(8, 60, 400),
     side=(16, 24, 128),  # pixels
     epochs=(1, 8, 60),
@@ -123,13 +123,13 @@ print(f"pictures {tuple(drawn['jitter'].train.images.shape)}, masks {tuple(drawn
 # (`fit` may warn that the matrices of a single run have collapsed. It is silenced here, and section 5 looks for itself.)
 
 # %% tags=["training"]
-BUDGET = {"epochs": P.epochs + P.settle, "settle": P.settle, "batch_size": P.batch_size, "lr": 1e-2}
+BUDGET = {"epochs": P.epochs + P.settle, "settle": P.settle, "batch_size": P.batch_size}
 device, prisms = training.pick_device(), {}
 for panel, one in drawn.items():
     prisms[panel] = Prism(3, R, K, recurrences=3, generator=seeded(1))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        history = training.fit(prisms[panel], one.crowd, seeds=1, progress=False, **BUDGET)
+        history = training.fit(prisms[panel], one.crowd, seeds=1, progress=False, lr=5e-3, **BUDGET)
     assert all(parameter.device.type == device.type for parameter in prisms[panel].parameters())
     assert history.device.startswith(device.type)
     print(f"{panel}: {history}")
@@ -553,7 +553,7 @@ outcome("a constant does as well as the picture's own confidences", all(a["the m
 # %%
 def plain(q, panel):
     """A U-Net taught by soft masks q (N, K, H, W)."""
-    return fitted(AggNet(networks.unet(3, K, width=12, generator=seeded(1)), q), drawn[panel].crowd, 1, **BUDGET)
+    return fitted(AggNet(networks.unet(3, K, width=12, generator=seeded(1)), q), drawn[panel].crowd, 1, lr=1e-2, **BUDGET)
 
 
 lessons, nets = {}, {}

@@ -434,7 +434,7 @@ for how in ("concat", "attention"):
     live[how] = Prism(3, 7, 3, integration=how, recurrences=2, width=12, generator=seeded(0))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of matrices that a short run has not settled
-        history = training.fit(live[how], drawn.crowd, epochs=P.epochs, settle=P.settle, batch_size=P.batch_size, lr=1e-2)
+        history = training.fit(live[how], drawn.crowd, epochs=P.epochs, settle=P.settle, batch_size=P.batch_size, lr=5e-3)
     assert all(parameter.device.type == device.type for parameter in live[how].parameters())
     assert history.device.startswith(device.type)
     print(f"{how:>9}: {history}")
@@ -789,7 +789,7 @@ outcome("training has driven the weights of the coarsest scale to 0 and 1", weig
 
 # %% [markdown]
 # Where weights are 0 and 1, each patch looks at one other, and a query that changes a little chooses the same one: no gradient, no
-# hearing. A token has hundreds of numbers, its products are large, and our learning rate is .01, a hundred times the paper's. So is it
+# hearing. A token has hundreds of numbers, its products are large, and our learning rate is .005, fifty times the paper's. So is it
 # *attention* that is deaf, or attention at this rate? The pair has changed one word in the setting, and the word brought a size and a need for
 # another rate with it. Give each variant the rate that is good for it, chosen on other draws, before you believe a table. (Train the second network
 # with `lr=1e-3` and run these cells again.)
