@@ -35,8 +35,8 @@ AT_PAPER = {"width": 64, "depth": 4, "patch": 2, "n_heads": 8, "blocks": 4, "fru
 be tokens of 32,768 numbers; they are smaller here."""
 
 PACE = 0.5
-"""MrPrism's learning rate, in parts of its rivals'. At theirs its cups are worse, and some runs never find one (compared
-on draw 7, which no table uses)."""
+"""MrPrism's learning rate, in parts of its rivals'. At theirs its cups are worse, and some runs find none; compared on
+draw 7, which no table uses."""
 
 
 def prepare(setting: dict, seed: int, n_train: int, n_test: int, side: int) -> Drawn:
