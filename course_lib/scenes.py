@@ -5,6 +5,7 @@ Each function returns a `Scene`. All randomness is drawn on the CPU from the gen
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -89,6 +90,79 @@ def tumours(N: int, *, size: int | tuple[int, int] = 48, noise: float = 0.1, gen
     ])  # fmt: skip
     ground = brain[:, None] * shown[:, truth].movedim(0, 1) + 0.05 * _texture(y.shape, 8, generator)[:, None]
     return Scene(_noisy(ground, noise, generator), truth, 4)
+
+
+def two_digits(
+    N: int, source: Images, *, size: int | tuple[int, int] = (28, 48), noise: float = 0.3, generator: Generator
+) -> Scene:
+    """A zero (class 1) and a one (class 2) of `source`, side by side in noise, in either order. 3 classes."""
+    H, W = _sides(size)
+    halves, names = [], torch.stack([torch.randperm(2, generator=generator) for _ in range(N)])  # (N, 2)
+    kinds = [torch.where(source.labels == k)[0] for k in (0, 1)]
+    if N < 1 or not all(map(len, kinds)):
+        raise ValueError(f"wanted N >= 1, and zeros and ones in `source`; got {N}, {[len(k) for k in kinds]} of them.")
+    for side in range(2):
+        chosen = [kinds[k][torch.randint(len(kinds[k]), (1,), generator=generator)] for k in names[:, side].tolist()]
+        grey = source.images[torch.cat(chosen), None].float() / 255  # (N, 1, h, w)
+        halves.append(interpolate(grey, (H, W // 2 if side == 0 else W - W // 2), mode="bilinear")[:, 0])
+    bright = torch.cat(halves, 2)  # (N, H, W)
+    left = torch.arange(W)[None, None] < W // 2
+    which = torch.where(left, _at(names[:, 0]), _at(names[:, 1])) + 1
+    return Scene(_noisy(bright[:, None], noise, generator), torch.where(bright > 0.5, which, 0), 3)
+
+
+def streets(N: int, *, size: int | tuple[int, int] = (32, 48), noise: float = 0.08, generator: Generator) -> Scene:
+    """Road (0), buildings (1), sky (2) and cars (3), in colours that overlap. 4 classes.
+
+    A stand-in for the street scenes of Zhang et al., section 4.1 (Cityscapes), which ask for a registration.
+    """
+    y, x = _grid(N, size)
+    truth = torch.zeros(y.shape, dtype=torch.long)
+    horizon = _uniform((N,), 0.5, 0.62, generator)
+    truth[y < _at(horizon)] = 2
+    blocks, most = 5, 3
+    edges, height = _uniform((N, blocks), -0.3, 1.3, generator), _uniform((N, blocks), 0.08, 0.42, generator)
+    width = _uniform((N, blocks), 0.1, 0.25, generator)
+    for k in range(blocks):
+        wide = (x - _at(edges[:, k])).abs() < _at(width[:, k])
+        truth[wide & (y < _at(horizon)) & (y > _at(horizon - height[:, k]))] = 1
+    there = torch.arange(most) < torch.randint(1, most + 1, (N, 1), generator=generator)
+    near, place = _uniform((N, most), 0.0, 1.0, generator), _uniform((N, most), -0.1, 1.1, generator)
+    for k in range(most):  # the nearer, the lower and the larger
+        bottom, half = horizon + 0.08 + 0.26 * near[:, k], 0.06 + 0.09 * near[:, k]
+        car = ((x - _at(place[:, k])).abs() < _at(half)) & (y < _at(bottom)) & (y > _at(bottom - 1.1 * half))
+        truth[car & _at(there[:, k])] = 3
+    shown = torch.tensor([[0.42, 0.42, 0.44], [0.55, 0.45, 0.38], [0.55, 0.62, 0.72], [0.50, 0.30, 0.34]])
+    light = _uniform((N, 1, 1, 1), 0.8, 1.15, generator)
+    own = 0.1 * torch.randn(N, 4, 3, generator=generator)  # of this picture's sky, houses, ...
+    colour = (shown + own)[torch.arange(N)[:, None, None], truth].movedim(-1, 1)  # (N, 3, H, W)
+    return Scene(_noisy(light * colour + 0.06 * _texture(y.shape, 9, generator)[:, None], noise, generator), truth, 4)
+
+
+def vessels(N: int, *, size: int | tuple[int, int] = 48, noise: float = 0.06, generator: Generator) -> Scene:
+    """Dark bent lines that start at a bright disc and grow thinner, on an uneven ground. 2 classes.
+
+    A stand-in for the fundus photographs of Zhang et al., section 4.6 (LES-AV).
+    """
+    y, x = _grid(N, size)
+    n, steps = 7, 48
+    disc = torch.stack([_uniform((N,), 0.35, 0.65, generator), _uniform((N,), 0.1, 0.3, generator)])  # y, x
+    turn = torch.linspace(0, 2 * math.pi, n + 1)[:n] + _uniform((N, n), -0.35, 0.35, generator)
+    bend, wide = _uniform((N, n), -1.8, 1.8, generator), _uniform((N, n), 0.02, 0.045, generator)
+    depth = torch.full(y.shape, 2.0)  # 1 on the wall of the nearest vessel, 0 in its middle
+    for k in range(n):
+        at, heading = disc.clone(), turn[:, k].clone()
+        for i in range(steps):
+            depth = torch.minimum(depth, _far(y, x, at) / _at(wide[:, k] * (1 - 0.6 * i / steps)).clamp(min=0.012))
+            at = at + 0.02 * torch.stack([heading.sin(), heading.cos()])
+            heading = heading + bend[:, k] / steps
+    ground = 0.55 + 0.08 * _texture(y.shape, 5, generator) + 0.3 * (1.3 - _far(y, x, disc) / 0.09).clamp(0, 1)
+    dark = _at(_uniform((N,), 0.12, 0.24, generator)) * (1.5 - depth).clamp(0, 1)
+    return Scene(_noisy((ground - dark)[:, None], noise, generator), (depth < 1).long(), 2)
+
+
+def _far(y: Tensor, x: Tensor, at: Tensor) -> Tensor:
+    return ((y - _at(at[0])) ** 2 + (x - _at(at[1])) ** 2).sqrt()
 
 
 def _sides(size: int | tuple[int, int]) -> tuple[int, int]:

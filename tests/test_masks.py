@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from skimage.measure import label
 
 from course_lib import data, scenes
 from course_lib.annotations import MISSING
@@ -31,6 +32,9 @@ SCENES = {
     "shapes": lambda N, g, **size: scenes.shapes(N, generator=g, **size),
     "lesions": lambda N, g, **size: scenes.lesions(N, generator=g, **size),
     "tumours": lambda N, g, **size: scenes.tumours(N, generator=g, **size),
+    "two_digits": lambda N, g, **size: scenes.two_digits(N, data.mnist5k(), generator=g, **size),
+    "streets": lambda N, g, **size: scenes.streets(N, generator=g, **size),
+    "vessels": lambda N, g, **size: scenes.vessels(N, generator=g, **size),
 }  # fmt: skip
 
 
@@ -48,6 +52,35 @@ def drawn(
 
 
 # Scenes
+
+
+def test_two_digits_are_a_zero_and_a_one():
+    scene = SCENES["two_digits"](40, seeded(1))
+    left, right = (part.flatten(1).amax(1) for part in scene.truth.split(24, 2))
+    assert ((left + right) == 3).all() and 5 < (left == 1).sum() < 35
+    hole = lambda k: ~(scene.truth == k)[:, 8:20].flatten(1).any(1)  # noqa: E731
+    assert not hole(1).any() and not hole(2).any()
+    assert scene.images.shape == (40, 1, 28, 48) and scene.n_classes == 3
+    with pytest.raises(ValueError, match="zeros and ones"):
+        scenes.two_digits(3, data.mnist5k().take(torch.arange(1)), generator=seeded(0))
+
+
+def test_streets_have_sky_above_and_cars_on_the_road():
+    scene = SCENES["streets"](40, seeded(1))
+    assert (scene.truth[:, 0] == 2).float().mean() > 0.6 and not (scene.truth[:, -1] == 2).any()
+    rows = torch.arange(scene.truth.shape[1])[None, :, None].expand_as(scene.truth).float()
+    mean_row = [float(rows[scene.truth == k].mean()) for k in range(4)]  # road, buildings, sky, cars
+    assert mean_row[2] < mean_row[1] < mean_row[3] < mean_row[0]
+    assert (scene.truth == 3).flatten(1).any(1).all()
+
+
+def test_vessels_are_thin_dark_lines_that_hang_together():
+    scene = SCENES["vessels"](20, seeded(1), size=64)
+    share = (scene.truth == 1).float().mean((1, 2))
+    assert (share > 0.05).all() and (share < 0.3).all()
+    inside, outside = scene.images[:, 0][scene.truth == 1].mean(), scene.images[:, 0][scene.truth == 0].mean()
+    assert inside < outside - 0.03
+    assert all(label((mask == 1).numpy(), connectivity=2).max() <= 3 for mask in scene.truth)
 
 
 @pytest.mark.parametrize("name", SCENES)
