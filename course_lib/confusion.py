@@ -96,6 +96,14 @@ def of_annotators(x: Tensor, who: Tensor | None) -> Tensor:
     return torch.take_along_dim(x, who.reshape(*who.shape, *[1] * (x.ndim - 2)), 1)  # (B, G, ...)
 
 
+def by_annotator(labels: Tensor, who: Tensor | None, R: int) -> Tensor:
+    """Labels (B, G, *S) of the annotators who (B, G) as (B, R, *S), MISSING where somebody was not asked. None: all."""
+    if who is None:
+        return labels
+    place = who.reshape(*who.shape, *[1] * (labels.ndim - 2)).expand_as(labels)
+    return labels.new_full((len(labels), R, *labels.shape[2:]), MISSING).scatter(1, place, labels)
+
+
 def said_rows(log_A: Tensor, labels: Tensor, who: Tensor | None = None) -> Tensor:
     """Row `said` of each annotator's matrix: log A[r, said, j] for every truth j; for a missing label any row.
 

@@ -65,7 +65,7 @@ class _Logits(nn.Module):
         return self.logits(fine, coarse).log_softmax(2)  # (B|1, R, L, L, H, W)
 
     def heard(self, fine: Tensor, coarse: Tensor, labels: Tensor, who: Tensor | None) -> Heard:
-        labels, who = in_order(labels, who, self.R)
+        labels, who = _in_order(labels, who, self.R)
         log_A = of_annotators(self.logits(fine, coarse), who).log_softmax(2)
         return *HeardRows.apply(log_A.expand(len(labels), *log_A.shape[1:]), labels), labels
 
@@ -73,7 +73,7 @@ class _Logits(nn.Module):
         return flat.unflatten(1, (self.R, self.L, self.L)) + self.identity
 
 
-def in_order(labels: Tensor, who: Tensor | None, R: int) -> tuple[Tensor, Tensor | None]:
+def _in_order(labels: Tensor, who: Tensor | None, R: int) -> tuple[Tensor, Tensor | None]:
     """Labels (B, G, *S) of all R annotators, in their order and without `who`, where each item names as many."""
     if who is None or who.shape[1] < R:
         return labels, who
@@ -179,7 +179,7 @@ class LowRankCM(nn.Module):
         return (A / A.sum(2, keepdim=True)).log()
 
     def heard(self, fine: Tensor, coarse: Tensor, labels: Tensor, who: Tensor | None) -> Heard:
-        labels, who = in_order(labels, who, self.R)
+        labels, who = _in_order(labels, who, self.R)
         B1, B2 = (of_annotators(B, who) for B in self.factors(fine))
         said = labels.clamp(min=0)[:, :, None]  # (B, G, 1, *S)
         row = torch.take_along_dim(B1, said[:, :, :, None], 2)  # (B, G, 1, rank, *S)
@@ -217,7 +217,7 @@ class FixedCM(nn.Module):
         return self.log_A.expand(*self.log_A.shape[:4], *fine.shape[2:])
 
     def heard(self, fine: Tensor, coarse: Tensor, labels: Tensor, who: Tensor | None) -> Heard:
-        labels, who = in_order(labels, who, self.log_A.shape[1])
+        labels, who = _in_order(labels, who, self.log_A.shape[1])
         log_A = of_annotators(self.forward(fine, coarse), who)
         return *HeardRows.apply(log_A.expand(len(labels), *log_A.shape[1:]), labels), labels
 

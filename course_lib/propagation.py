@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -72,12 +73,9 @@ def superpixels(
 def grabcut(images: Tensor, labels: Tensor, *, rounds: int = 5) -> Tensor:
     """GrabCut, with marks as sure, and the rest as likely, foreground. Source: Rother et al. 2004, as in OpenCV.
 
-    Raises: ImportError that says how to install OpenCV, which is an extra of the course.
+    Raises: ImportError where OpenCV is missing.
     """
-    try:
-        import cv2
-    except ImportError:
-        raise ImportError("GrabCut needs OpenCV, an extra of the course: pip install -e '.[coarse]'") from None
+    cv2 = opencv()
 
     def one(image: np.ndarray, is_in: np.ndarray, is_out: np.ndarray) -> np.ndarray:
         low, high = image.min(), image.max()
@@ -93,6 +91,15 @@ def grabcut(images: Tensor, labels: Tensor, *, rounds: int = 5) -> Tensor:
         return np.isin(mask, (cv2.GC_FGD, cv2.GC_PR_FGD))
 
     return _spread(one, images, labels)
+
+
+def opencv() -> ModuleType:
+    """OpenCV. Raises: ImportError that says how to install it."""
+    try:
+        import cv2
+    except ImportError:
+        raise ImportError("GrabCut needs OpenCV, an extra of the course: pip install -e '.[coarse]'") from None
+    return cv2
 
 
 def _spread(one: Callable, images: Tensor, labels: Tensor) -> Tensor:

@@ -110,6 +110,19 @@ def draw_strokes(
     return labels
 
 
+def denied(truth: Tensor, M: Tensor, *, share: float = 1.0, generator: Generator) -> Tensor:
+    """Of each pixel one class that it is not: labels (N, 2, H, W) with `NEGATIVE` words only, drawn from M[:, truth].
+
+    Arguments: truth (N, H, W); M (L, L) as in `methods.coarse`; share: of the pixels that get one.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"`share` must be above 0 and at most 1; got {share}.")
+    chance = torch.rand(truth.shape, generator=generator)
+    words = (chance[..., None] > M.cumsum(0).T[truth][..., :-1]).sum(-1)  # (N, H, W)
+    asked = torch.rand(truth.shape, generator=generator) < share
+    return torch.stack([torch.full_like(truth, MISSING), torch.where(asked, words, MISSING)], 1)
+
+
 def reduced(marked: Tensor, ratio: float, generator: Generator, *, least: int = 4) -> Tensor:
     """The `ratio` of the marked pixels (N, H, W) nearest to one of them, which is chosen at random; at least `least`.
 

@@ -15,6 +15,7 @@ from course_lib.annotations import MISSING
 from course_lib.confusion import (
     GlobalCM,
     apply,
+    by_annotator,
     check_cm,
     check_p,
     count_matrices,
@@ -726,3 +727,11 @@ def test_the_notation_table_has_a_meaning_a_shape_and_the_papers_symbol_for_each
     assert all(len(row) == 4 and all(row) for row in confusion.NOTATION)
     names = [row[0] for row in confusion.NOTATION]
     assert len(set(names)) == len(names) and {"A", "log_A", "p", "labels", "lam"} <= set(names)
+
+
+def test_labels_of_a_few_find_their_annotators():
+    labels, who = torch.tensor([[5, 6], [7, 8]]), torch.tensor([[2, 0], [1, 3]])
+    assert by_annotator(labels, who, 4).tolist() == [[6, -1, 5, -1], [-1, 7, -1, 8]]
+    assert by_annotator(labels, None, 2) is labels
+    pixels = labels[..., None, None].expand(2, 2, 3, 3)
+    assert by_annotator(pixels, who, 4)[:, :, 1, 2].equal(by_annotator(labels, who, 4))

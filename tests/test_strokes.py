@@ -11,6 +11,7 @@ from course_lib.strokes import (
     POSITIVE,
     box,
     coarse,
+    denied,
     draw_strokes,
     grown,
     outside_box,
@@ -89,6 +90,17 @@ def test_a_ratio_keeps_the_nearest_to_one_marked_pixel(ratio):
         assert any(float(i.max()) <= float(o.min()) for i, o in zip(centres, others, strict=True))
 
 
+def test_words_that_deny_are_drawn_from_the_column_of_the_truth():
+    M = torch.tensor([[0.0, 0.9, 0.2], [0.8, 0.0, 0.8], [0.2, 0.1, 0.0]])
+    truth = torch.randint(3, (40, 40, 40), generator=seeded(6))
+    labels = denied(truth, M, share=0.5, generator=seeded(7))
+    assert (labels[:, POSITIVE] == MISSING).all()
+    said, asked = labels[:, NEGATIVE], labels[:, NEGATIVE] != MISSING
+    assert float(asked.float().mean()) == pytest.approx(0.5, abs=0.01) and not (said == truth)[asked].any()
+    counted = torch.stack([torch.bincount(said[asked & (truth == k)], minlength=3) for k in range(3)], 1).float()
+    assert torch.allclose(counted / counted.sum(0), M, atol=0.02)
+
+
 def test_silence_of_two_classes_is_the_other_class():
     truth = (TRUTH > 0).long()
     labels = draw_strokes(truth, 1, n_classes=2, positive=grown(0), negative=grown(0), generator=seeded(0))
@@ -111,6 +123,7 @@ def test_silence_of_more_classes_is_two_more_channels():
     ("call", "what"),
     [
         (lambda: coarse(share=2), "share"),
+        (lambda: denied(TRUTH, torch.eye(3), share=0.0, generator=seeded(0)), "share"),
         (lambda: reduced(TRUTH > 0, 0.0, seeded(0)), "ratio"),
         (lambda: draw_strokes(TRUTH, 1, n_classes=L, generator=seeded(0)), "nobody draws"),
         (lambda: draw_strokes(TRUTH, 9, n_classes=L, positive=box(), generator=seeded(0)), "target"),

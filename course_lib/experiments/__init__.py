@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, costs, masks, matrices, people, pixels, plausible, recurrence
+from . import classes, coarse, costs, masks, matrices, people, pixels, plausible, recurrence
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -70,6 +70,16 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "prism-fig4": recurrence.fig4,
     "prism-search": recurrence.search,
     "prism-losses": recurrence.losses,
+    "coarse-table1": partial(coarse.table1, "digits"),
+    "coarse-table1-streets": partial(coarse.table1, "streets"),
+    "coarse-table2": coarse.table2,
+    "coarse-table3": coarse.table3,
+    "coarse-fig3": partial(coarse.ratios, ("positive", "negative", "both", "both_cm", "random_walker")),
+    "coarse-fig4": partial(coarse.ratios, ("positive", "positive_cm", "superpixels")),
+    "coarse-fig5": partial(coarse.ratios, ("strong", "positive_cm", "both_cm", "random_walker"), "vessels"),
+    "coarse-unmarked": coarse.unmarked,
+    "coarse-shared": coarse.shared,
+    "coarse-not-k": coarse.not_k,
 }
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ..annotations import MISSING
-from ..confusion import check_cm, log
-from ..pixel_cms import Heard, in_order
+from ..confusion import by_annotator, check_cm, log
+from ..pixel_cms import Heard
 
 KINDS = ("positive", "negative", "mask")
 
@@ -94,9 +94,7 @@ class StrokeCM(nn.Module):
         return (words + log_A[:, :, None]).logsumexp(3)  # (B|1, R, L, L, H, W)
 
     def heard(self, fine: Tensor, coarse: Tensor, labels: Tensor, who: Tensor | None) -> Heard:
-        labels, who = in_order(labels, who, self.R)
-        if who is not None:
-            raise ValueError(f"strokes come in all {self.R} channels, MISSING where there is none; got {who.shape[1]}.")
+        labels = by_annotator(labels, who, self.R)
         log_A = self.beliefs(fine, coarse)
         offset = self.L * torch.arange(self.R, device=labels.device)[None, :, None, None]
         words = self.words().flatten(0, 1)[labels.clamp(min=0) + offset].movedim(-1, 2)  # (B, R, L, H, W): of the said

@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..annotations import MISSING
 from ..confidence import printed, weighted
-from ..confusion import label_log_likelihood, posterior
+from ..confusion import by_annotator, label_log_likelihood, posterior
 from ..metrics import ssim
 from ..prism_networks import ConP, DivP, Encoder, drawn
 
@@ -136,7 +136,7 @@ class Prism(nn.Module):
 
     def loss(self, batch: tuple[Tensor, ...]) -> Tensor:
         x, labels, who, _ = batch
-        labels = self._in_order(labels, who)
+        labels = by_annotator(labels, who, self.R)
         features, confidences = self.encoder(x), self.first(x)
         log_z = confidences.unflatten(1, (self.R, self.L, self.L) if self.variant == "corrected" else (self.R, self.L))
         target = self.fused(Step(torch.zeros_like(log_z[:, 0]) if log_z.ndim == 5 else log_z[:, 0, 0], log_z), labels)
@@ -199,10 +199,3 @@ class Prism(nn.Module):
 
     def _flat(self, log_z: Tensor) -> Tensor:
         return log_z.flatten(1, -3)
-
-    def _in_order(self, labels: Tensor, who: Tensor | None) -> Tensor:
-        """Labels (B, G, H, W) of the raters `who` (B, G) as (B, R, H, W), MISSING where somebody was not asked."""
-        if who is None or labels.shape[1] == self.R and bool((who == torch.arange(self.R, device=who.device)).all()):
-            return labels
-        place = who[:, :, None, None].expand_as(labels)
-        return labels.new_full((len(labels), self.R, *labels.shape[2:]), MISSING).scatter(1, place, labels)
