@@ -186,7 +186,9 @@ def test_every_method_has_a_row_on_every_draw(name, tiny):
             assert {f"soft_dice_cup_rec{i}" for i in range(4)} | {"moved_rec3", "fused_soft_dice_cup"} <= set(found)
     pupils = {row["method"] for row in rows if row["method"].endswith("_taught")}
     asked = [
-        m for m in recurrence.PUPILS if name in ("prism-table3", "prism-search") and m in {r["method"] for r in rows}
+        m
+        for m in recurrence.PUPILS
+        if name in ("prism-table3", "prism-search", "prism-search-more") and m in {r["method"] for r in rows}
     ]
     assert pupils == {f"{m}_taught" for m in asked}
 

@@ -190,10 +190,9 @@ def fig4(**how: object) -> list[dict]:
     return masks.compare(panels("dominant", "anchored"), methods, run=one_run, **how)
 
 
-def search(**how: object) -> list[dict]:
+def search(pictures: int, **how: object) -> list[dict]:
     """Where might MrPrism win? Specialists who are careless and generous with what is not theirs; more pictures."""
-    settings = panels("generous", pictures=1) + panels("generous", pictures=4)
-    return masks.compare(settings, SEARCH, run=one_run, taught=PUPILS, **how)
+    return masks.compare(panels("generous", pictures=pictures), SEARCH, run=one_run, taught=PUPILS, **how)
 
 
 def losses(**how: object) -> list[dict]:
