@@ -19,7 +19,7 @@ from ..networks import seeded
 from ..training import peak_mb, pick_device, predict_log_p, sized
 from . import masks
 from .masks import Drawn
-from .rivals import AT_PAPER, PRISMS, WIDTH, drawn_by, prepare, pupil_of, trained
+from .rivals import AT_PAPER, WIDTH, drawn_by, prepare, pupil_of, trained
 
 EVALUATED = 4
 """Recurrences that are looked at, one more than are trained."""
@@ -147,18 +147,21 @@ RIVALS = (
     "truth", "mode_label", "mean_label", "staple", "dawid_skene", "label_sampling", "heads", "crowd_layer", "aggnet",
     "aggnet_once", "global_joint", "pixel_joint", "max_mig", "mrnet",
 )  # fmt: skip
+BEST = ("truth", "mode_label", "staple", "dawid_skene", "aggnet", "global_joint", "max_mig", "mrnet")
+"""Those of them that win somewhere, or that stand in the paper's table."""
 FUSIONS = (
     "mode_label", "staple", "spatial_staple", "dawid_skene", "known_matrices", "max_mig", "aggnet", "aggnet_once",
 )  # fmt: skip
-ABLATION = ("prism", "prism_em", *(name for name in PRISMS if name.endswith(("shuffle", "attention", "both"))))
+ABLATION = ("prism", "prism_shuffle", "prism_convlstm_shuffle", "prism_attention_shuffle", "prism_attention")
+LOSSES_OF_PRISM = ("prism", "prism_em", "prism_attention_shuffle", "prism_attention_both")
 SEARCH = ("truth", "mode_label", "staple", "dawid_skene", "known_matrices", "aggnet", "prism", "prism_em")
 PUPILS = ("aggnet", "prism", "prism_em")
 LOSSES = ("truth", "mode_label", "mean_label", "staple", "dawid_skene", "label_sampling", "aggnet")
 
 
-def table1(panel: str, **how: object) -> list[dict]:
+def table1(panel: str, methods: Sequence[str], **how: object) -> list[dict]:
     """Learning from many raters. Source: Wu et al., Table 1."""
-    return masks.compare(panels(panel), (*RIVALS, "prism"), run=one_run, **how)
+    return masks.compare(panels(panel), (*methods, "prism"), run=one_run, **how)
 
 
 def table2(**how: object) -> list[dict]:
@@ -173,9 +176,9 @@ def table3(**how: object) -> list[dict]:
     return masks.compare(settings, (*FUSIONS, "prism"), run=one_run, taught=PUPILS, **how)
 
 
-def table4(**how: object) -> list[dict]:
+def table4(methods: Sequence[str], **how: object) -> list[dict]:
     """Ways for the confidences into the network, and losses. Source: Wu et al., Table 4."""
-    return masks.compare(panels("jitter"), ABLATION, run=one_run, **how)
+    return masks.compare(panels("jitter"), methods, run=one_run, **how)
 
 
 def readings(**how: object) -> list[dict]:

@@ -93,16 +93,20 @@ print(f"size {training.size()}: {P}")
 # draw*. Left of the line, the change did harm.
 
 # %%
+PARTS = {"table1": ("table1", "table1-jitter"), "table4": ("table4", "table4-losses"), "search": ("search", "search-more")}
+
+
 @cache
 def rows_of(name):
     """The committed rows of an experiment and its parts, none while it has not been computed."""
-    found = []
-    for part in {"table1": ("table1", "table1-jitter"), "search": ("search", "search-more")}.get(name, (name,)):
+    found = {}
+    for part in PARTS.get(name, (name,)):
         try:
-            found += experiments.read(data.shipped(f"results/prism-{part}.lesson.json"))["rows"]
+            rows = experiments.read(data.shipped(f"results/prism-{part}.lesson.json"))["rows"]
         except FileNotFoundError:
-            pass
-    return found
+            continue
+        found |= {(r["method"], str(r["setting"]), r["draw"], r["seed"]): r for r in rows}  # a run that two of them share counts once
+    return list(found.values())
 
 
 def each(name, method, metric="soft_dice_cup", **setting):
