@@ -171,7 +171,7 @@ def strokes_or_recorded(strokes: bytes, recorded: Tensor, target: int | Tensor =
     return (labels_of(yours, target), "you") if yours.any() else (labels_of(recorded, target), "recorded")
 
 
-def train_on(images: Numbers, labels: Tensor, n_classes: int = 2, *, epochs: int = 40, seed: int = 0) -> Pixels:
+def train_on(images: Numbers, labels: Tensor, n_classes: int = 2, *, epochs: int = 30, seed: int = 0) -> Pixels:
     """Fit a small U-Net, one matrix for each kind of stroke, and M, to strokes (N, 2, H, W); unmarked means nothing."""
     annotations = Annotations(images, labels, n_classes=n_classes, names=KINDS[1:])
     net = networks.unet(annotations.images.shape[1], n_classes, width=8, generator=networks.seeded(seed))
@@ -185,9 +185,7 @@ def train_on(images: Numbers, labels: Tensor, n_classes: int = 2, *, epochs: int
 
 
 @matplotlib.rc_context(style.STYLE)
-def still(
-    images: Numbers, labels: Tensor, p: Numbers | None = None, *, title: str = "", whose: str = "you"
-) -> Figure:
+def still(images: Numbers, labels: Tensor, p: Numbers | None = None, *, title: str = "", whose: str = "you") -> Figure:
     """Draw the widget's still twin: strokes, labels (N, 2, H, W), over pictures; outlined, where p (N, H, W) > 1/2."""
     pictures = _pictures(images)
     N, C, H, W = pictures.shape
@@ -242,7 +240,7 @@ def save_strokes(path: Path | str | None, canvas: Tensor) -> Path:
 
 
 def load_strokes(path: Path | str | None = None) -> Tensor | None:
-    """Return the canvas (N, H, W) that was saved, or None. Raises ValueError, in one line, for a file of another kind."""
+    """Return the canvas (N, H, W) that was saved, or None. Raises ValueError, in one line, for any other file."""
 
     def understood(content: dict) -> Tensor:
         marks = bytes(int(mark) for row in content["strokes"] for mark in row)
