@@ -29,7 +29,7 @@ def page_of(browser, **options):
 def show_alone(page, widget, dark: bool = False) -> None:
     """Run the widget's own script in an empty page, on the state that a built book holds: no Python behind it."""
     colours = "background:#121212;color:#eee" if dark else "background:white;color:black"
-    style = f"<style>{type(widget)._css}</style>"
+    style = f"<style>{widget._css}</style>"
     page.set_content(f"<html lang=en><title>t</title>{style}<body style='{colours}'><main></main>")
     state = {k: v for k, v in widget.get_state().items() if not k.startswith("_") and k not in ("layout", "tabbable")}
     raw = [k for k, v in state.items() if isinstance(v, bytes)]
@@ -49,7 +49,7 @@ def show_alone(page, widget, dark: bool = False) -> None:
           window.script = await import(url);
           window.script.default.render({model: window.model, el: document.querySelector("main")});
         }""",
-        [str(type(widget)._esm), json.dumps(state), raw],
+        [widget._esm, json.dumps(state), raw],
     )
 
 

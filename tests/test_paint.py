@@ -120,7 +120,8 @@ def test_training_on_recorded_strokes_takes_seconds_and_finds_the_digits():
     assert log_A.shape[1:4] == (2, 2, 2)
     widget = paint.PaintStrokes(scene.images)
     widget.show(p)
-    assert (np.frombuffer(widget.overlay, np.uint8) > 127).mean() == pytest.approx((p > 0.5).double().mean().item(), abs=0.01)
+    outlined = (np.frombuffer(widget.overlay, np.uint8) > 127).mean()
+    assert outlined == pytest.approx((p > 0.5).double().mean().item(), abs=0.01)
 
 
 def test_with_more_classes_M_is_learned():
