@@ -91,10 +91,10 @@ def lines_of_code(path) -> int:
 def test_the_library_is_readable_in_an_afternoon():
     """What a reader reads: not the experiments, the checks, or the tools that build and run the book.
 
-    Planned were 4,000 lines; the rivals of Part III and the reading of a reader's own folders took more.
+    Planned were 4,000 lines; the rivals of Part III, a reader's own folders and painting took more.
     """
     apart = ("experiments", "checks", "book", "edition", "cli", "bench")
-    assert sum(lines_of_code(p) for p in LIBRARY if module_of(p) not in apart) < 4500
+    assert sum(lines_of_code(p) for p in LIBRARY if module_of(p) not in apart) < 4600
 
 
 def test_nothing_happens_at_import(tmp_path):
