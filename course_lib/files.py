@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import http.client
 import io
+import json
 import math
 import os
 import queue
@@ -11,18 +12,52 @@ import threading
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from tqdm.auto import tqdm
 
+T = TypeVar("T")
 TIMEOUT = 10.0  # seconds that a mirror may stay silent
 
 
 def base_folder(root: str | Path | None = None) -> Path:
     """Where a reader's own data lie: `root`, else $COURSE_DATA, else ~/.cache/course_lib."""
     return Path(root or os.environ.get("COURSE_DATA") or "~/.cache/course_lib").expanduser().absolute()
+
+
+def kept_file(name: str) -> Path:
+    """Where a reader's own work lies: `name` in the folder COURSE_HOME, or else in ./.course."""
+    return Path(os.environ.get("COURSE_HOME") or ".course") / name
+
+
+def keep_json(path: Path, content: object, what: str) -> Path:
+    """Writes `content`, the reader's own `what`, whole or not at all; returns the path. Raises OSError in one line."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(json.dumps(content), encoding="utf-8")
+        os.replace(part, path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        why = f"cannot keep the {what} in {path} ({error.strerror}); set COURSE_HOME to a folder you may write to"
+        raise OSError(why) from None
+    return path
+
+
+def kept_json(path: Path, understood: Callable[[dict], T], what: str, again: str) -> T | None:
+    """What `understood` makes of a file of `keep_json`, or None without a file. Raises ValueError in one line."""
+    if not path.exists():
+        return None
+    try:
+        return understood(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ValueError(f"{path} is no file of saved {what} ({why}); delete it and {again} again") from None
 
 
 def verified(

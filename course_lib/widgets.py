@@ -6,10 +6,7 @@ book alike. What Python does with the answers are plain functions, which run una
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import anywidget
@@ -22,6 +19,7 @@ from torch import Tensor
 
 from course_lib import plots
 from course_lib.annotations import MISSING, as_images, as_labels
+from course_lib.files import keep_json, kept_file, kept_json
 
 Numbers = Tensor | np.ndarray | Sequence
 STATIC = Path(__file__).parent / "static"
@@ -129,25 +127,14 @@ def answers_or_stand_in(widget_answers: Numbers, stand_in_answers: Numbers) -> t
 
 def answers_file() -> Path:
     """Return where answers are kept: annotator-six.json in the folder COURSE_HOME, or else in ./.course."""
-    return Path(os.environ.get("COURSE_HOME") or ".course") / "annotator-six.json"
+    return kept_file("annotator-six.json")
 
 
 def save_answers(path: Path | str | None, index: Numbers, answers: Numbers) -> Path:
     """Write the answers to the pictures `index` (N,) of the data set, whole or not at all; return the file."""
     index = _integers(index)
     content = {"index": index.tolist(), "answers": checked_answers(answers, len(index)).tolist()}
-    path = Path(path or answers_file())
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(content), encoding="utf-8")
-        os.replace(part, path)
-    except OSError as error:
-        with suppress(OSError):
-            part.unlink()
-        why = f"cannot keep the answers in {path} ({error.strerror}); set COURSE_HOME to a folder you may write to"
-        raise OSError(why) from None
-    return path
+    return keep_json(Path(path or answers_file()), content, "answers")
 
 
 def load_answers(path: Path | str | None = None) -> tuple[Tensor, Tensor] | None:
@@ -155,16 +142,12 @@ def load_answers(path: Path | str | None = None) -> tuple[Tensor, Tensor] | None
 
     Raises ValueError, in one line, for a file that is not what `save_answers` writes.
     """
-    path = Path(path or answers_file())
-    if not path.exists():
-        return None
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+
+    def understood(content: dict) -> tuple[Tensor, Tensor]:
         index = _integers(content["index"])
         return index, checked_answers(content["answers"], len(index))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        why = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise ValueError(f"{path} is no file of saved answers ({why}); delete it and label again") from None
+
+    return kept_json(Path(path or answers_file()), understood, "answers", "label")
 
 
 def _grey(images: Numbers) -> Tensor:

@@ -1,11 +1,9 @@
 """The sliders: their numbers as plain functions, their twins, and in a browser the same numbers without Python."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
-from test_widgets import page_of
+from pages import page_of, show_alone
 
 from course_lib import confusion, sliders
 
@@ -78,24 +76,6 @@ def test_the_lambda_twin_shows_the_chosen_runs():
 
 
 # --- in a browser
-
-
-def show_alone(page, widget, dark: bool = False) -> None:
-    """Run the widget's own script in an empty page, on the state that a built book holds: no Python behind it."""
-    script, style = ((sliders.STATIC / f"sliders.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
-    colours = "background:#121212;color:#eee" if dark else "background:white;color:black"
-    page.set_content(f"<html lang=en><title>t</title><style>{style}</style><body style='{colours}'><main></main>")
-    state = {k: v for k, v in widget.get_state().items() if not k.startswith("_") and k not in ("layout", "tabbable")}
-    page.evaluate(
-        """async ([script, state]) => {
-          state = JSON.parse(state);
-          window.model = {get: (k) => state[k], set: (k, v) => { state[k] = v; }, save_changes: () => {},
-                          on: () => {}, off: () => {}};
-          const url = URL.createObjectURL(new Blob([script], {type: "text/javascript"}));
-          (await import(url)).default.render({model: window.model, el: document.querySelector("main")});
-        }""",
-        [script, json.dumps(state)],
-    )
 
 
 def shown(page) -> np.ndarray:

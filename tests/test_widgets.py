@@ -1,27 +1,19 @@
 """The reader as annotator six: plain functions first, then the widget in a browser, alone and in JupyterLab."""
 
-import json
 import os
 import re
-import secrets
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
-from contextlib import contextmanager
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 import torch
+from conftest import REPO
+from pages import jupyter_lab, page_of, run_all, show_alone, write_notebook
 
 from course_lib import widgets
 from course_lib.annotations import MISSING
-
-REPO = Path(__file__).parents[1]
 
 
 def pictures(N: int = 20) -> torch.Tensor:
@@ -164,40 +156,13 @@ def test_importing_the_widget_writes_nothing(tmp_path):
 # --- in a browser
 
 
-@contextmanager
-def page_of(browser, **options):
-    with browser.new_context(**options) as context:
-        page = context.new_page()
-        page.set_default_timeout(30_000)
-        yield page
-
-
-def show_alone(page, N: int = 5, dark: bool = False) -> None:
-    """Run the widget's own script in an empty page, as a built book does: no Python behind it."""
-    script, style = ((widgets.STATIC / f"label_digits.{kind}").read_text() for kind in ("js", "css"))
-    colours = "background:#121212;color:#eee" if dark else "background:white;color:black"
-    page.set_content(f"<html lang=en><title>t</title><style>{style}</style><body style='{colours}'><main></main>")
-    images = [int(255 * v) for v in pictures(N).flatten()]
-    page.evaluate(
-        """async ([script, images, N]) => {
-          const state = {images: new DataView(Uint8Array.from(images).buffer), answers: Array(N).fill(-1)};
-          const heard = [];
-          window.model = {get: (k) => state[k], save_changes: () => {}, off: () => {}, on: (_, f) => heard.push(f),
-                          set: (k, v) => { state[k] = v; heard.forEach((f) => f()); }};
-          const url = URL.createObjectURL(new Blob([script], {type: "text/javascript"}));
-          (await import(url)).default.render({model: window.model, el: document.querySelector("main")});
-        }""",
-        [script, images, N],
-    )
-
-
 def answers_in(page) -> list[int]:
     return page.evaluate("() => window.model.get('answers')")
 
 
 def test_widget_labels_by_click_and_key_goes_back_skips_and_shows_the_answers(browser):
     with page_of(browser) as page:
-        show_alone(page)
+        show_alone(page, widgets.LabelDigits(pictures(5)))
         page.get_by_role("button", name="it is a 7").click()
         page.keyboard.press("3")
         assert page.get_by_role("status").inner_text() == "Picture 3 of 5: which digit is it?"
@@ -220,7 +185,7 @@ def test_widget_labels_by_click_and_key_goes_back_skips_and_shows_the_answers(br
 
 def test_widget_draws_the_pictures_it_was_given(browser):
     with page_of(browser) as page:
-        show_alone(page)
+        show_alone(page, widgets.LabelDigits(pictures(5)))
         drawn = page.evaluate(
             "() => [...document.querySelector('canvas').getContext('2d').getImageData(0, 0, 28, 28).data]"
         )
@@ -232,7 +197,7 @@ def test_widget_draws_the_pictures_it_was_given(browser):
 def test_widget_fits_a_phone_and_is_accessible(browser, dark):
     axe = pytest.importorskip("axe_core_python.sync_playwright")
     with page_of(browser, viewport={"width": 390, "height": 844}) as page:
-        show_alone(page, N=20, dark=dark)
+        show_alone(page, widgets.LabelDigits(pictures(20)), dark=dark)
         for finished in (False, True):
             faults = axe.Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})["violations"]
             assert not [fault["id"] for fault in faults]
@@ -247,66 +212,9 @@ def test_widget_fits_a_phone_and_is_accessible(browser, dark):
         assert answers_in(page) == [n % 10 for n in range(20)]
 
 
-@contextmanager
-def jupyter_lab(folder: Path):
-    """Run JupyterLab on `folder`, on the loopback address only, with settings of its own; yield address and token."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = folder / ".settings"
-    (settings / "config" / "labconfig").mkdir(parents=True)
-    quiet = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
-    (settings / "config" / "labconfig" / "page_config.json").write_text(json.dumps(quiet))
-    token = secrets.token_hex(16)
-    own = {f"JUPYTER_{kind.upper()}_DIR": str(settings / kind) for kind in ("config", "runtime", "data")}
-    env = os.environ | own | {"PYTHONPATH": str(REPO), "JUPYTERLAB_WORKSPACES_DIR": str(settings / "workspaces")}
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1"]
-    command += [f"--ServerApp.port={port}", f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={folder}"]
-    with open(settings / "lab.log", "w") as log:
-        lab = subprocess.Popen(command, env=env, stdout=log, stderr=log, cwd=folder)
-    try:
-        address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{address}/api/status?token={token}", timeout=5).close()
-                break
-            except (urllib.error.URLError, OSError):
-                if lab.poll() is not None or time.monotonic() > deadline:
-                    pytest.fail("JupyterLab did not start:\n" + (settings / "lab.log").read_text()[-2000:])
-                time.sleep(0.3)
-        yield address, token
-    finally:
-        lab.terminate()
-        try:
-            lab.wait(15)
-        except subprocess.TimeoutExpired:
-            lab.kill()
-
-
-def run_all(page, until) -> None:
-    """Run all cells; JupyterLab forgets a run it is asked for while it still connects to the kernel, so ask again."""
-    deadline = time.monotonic() + 90
-    while not until.is_visible() and time.monotonic() < deadline:
-        if "[ ]" in page.locator(".jp-InputPrompt").first.inner_text():
-            page.get_by_role("menuitem", name="Run", exact=True).click()
-            page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Run All Cells$")).click()
-        page.wait_for_timeout(1500)
-
-
 def test_widget_is_alive_in_jupyterlab_and_python_gets_the_answers(browser, tmp_path):
-    cells = [
-        "import torch",
-        "from course_lib.widgets import LabelDigits",
-        "w = LabelDigits(torch.rand(20, 28, 28))",
-        "w",
-    ]
-    notebook = nbformat.v4.new_notebook(metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}})
-    notebook.cells = [
-        nbformat.v4.new_code_cell("\n".join(cells)),
-        nbformat.v4.new_code_cell("print('got', w.answers[:5])"),
-    ]
-    nbformat.write(notebook, tmp_path / "six.ipynb")
+    first = "import torch\nfrom course_lib.widgets import LabelDigits\nw = LabelDigits(torch.rand(20, 28, 28))\nw"
+    write_notebook(tmp_path / "six.ipynb", first, "print('got', w.answers[:5])")
     with jupyter_lab(tmp_path) as (address, token), page_of(browser, viewport={"width": 1200, "height": 900}) as page:
         page.goto(f"{address}/lab/tree/six.ipynb?token={token}", timeout=60_000)
         page.locator(".jp-CodeCell").nth(1).wait_for(timeout=60_000)
