@@ -20,14 +20,14 @@ from course_lib.networks import seeded
 
 @pytest.fixture
 def chapter() -> dict:
-    """Imports, functions and classes of the chapter, outside of its exercises."""
+    """Imports, functions, classes and PARTS of the chapter, outside of its exercises."""
     space: dict = {"CUPS": "soft_dice_cup"}
     for cell in code_cells(15):
         if not {*tags(cell)} & {"stub", "solution"}:
             for node in ast.parse(cell.source).body:
                 if isinstance(node, ast.Try):
                     exec("\n".join(ast.unparse(line) for line in node.body), space)
-                elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                elif isinstance(node, ast.FunctionDef | ast.ClassDef) or ast.unparse(node).startswith("PARTS ="):
                     exec(ast.unparse(node), space)
     return space
 

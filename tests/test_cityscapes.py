@@ -77,7 +77,7 @@ def test_pictures_are_made_smaller_and_fewer(tmp_path):
 
 
 def test_what_is_not_there_is_told_with_the_way_to_get_it(tmp_path):
-    with pytest.raises(FileNotFoundError, match="register"):
+    with pytest.raises(FileNotFoundError, match="Register"):
         cityscapes(tmp_path)
     written(tmp_path, zipped=True)
     with pytest.raises(ValueError, match="val"):
