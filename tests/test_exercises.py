@@ -108,7 +108,11 @@ TABLES = {
     (16, "information"): strokes.INFORMATION_MISTAKES,
     (16, "other_class"): strokes.UNMARKED_MISTAKES,
 }
-ANSWERS = {"contest": "design", "two_panels": "design", "counted": "counted_M"}  # where the reader's function has another name than its check
+ANSWERS = {
+    "contest": "design",
+    "two_panels": "design",
+    "counted": "counted_M",
+}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
 NONSENSE = {0: (object(),), 2: (object(),), 6: (3,)}
 

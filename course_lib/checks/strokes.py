@@ -71,7 +71,7 @@ def negative_loss(function: Callable[[Tensor, Tensor, Tensor, Tensor], float]) -
 
 TRUTH = torch.randint(0, 3, (300,), generator=seeded(18))
 CHANCE = torch.rand(300, 1, generator=seeded(19)).double()
-WORDS = (CHANCE > (M3 @ A3).cumsum(0).T[TRUTH][:, :-1]).sum(1)  # of somebody who errs at times
+WORDS = ((M3 @ A3).cumsum(0).T[TRUTH][:, :-1] < CHANCE).sum(1)  # of somebody who errs at times
 WORDS = torch.where(torch.arange(300) % 7 == 3, MISSING, WORDS)
 
 

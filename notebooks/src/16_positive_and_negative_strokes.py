@@ -446,7 +446,7 @@ def gain(name, a, b, metric="miou", **setting):
 
 
 def told(mean, low, high):
-    word = "more" if low > 0 else "less" if high < 0 else "not decided"
+    word = "gain" if low > 0 else "loss" if high < 0 else "not decided"
     return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}] ({word})"
 
 
