@@ -24,6 +24,7 @@ from course_lib.checks import (
     recurrence,
     rivals,
     start,
+    strokes,
 )
 
 CHECKS = {
@@ -42,6 +43,7 @@ CHECKS = {
     13: confidence,
     14: recurrence,
     15: ablation,
+    16: strokes,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -101,8 +103,16 @@ TABLES = {
     (15, "that_fit"): ablation.FIT_MISTAKES,
     (15, "one_thing"): ablation.CHANGE_MISTAKES,
     (15, "chosen_blind"): ablation.CHOICE_MISTAKES,
+    (16, "negative_loss"): strokes.NEGATIVE_MISTAKES,
+    (16, "counted"): strokes.DENIAL_MISTAKES,
+    (16, "information"): strokes.INFORMATION_MISTAKES,
+    (16, "other_class"): strokes.UNMARKED_MISTAKES,
 }
-ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
+ANSWERS = {
+    "contest": "design",
+    "two_panels": "design",
+    "counted": "counted_M",
+}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
 NONSENSE = {0: (object(),), 2: (object(),), 6: (3,)}
 
