@@ -11,6 +11,7 @@ from course_lib.checks import (
     NotDone,
     ablation,
     classes,
+    coarse,
     confidence,
     em,
     identify,
@@ -42,6 +43,7 @@ CHECKS = {
     13: confidence,
     14: recurrence,
     15: ablation,
+    17: coarse,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -101,6 +103,10 @@ TABLES = {
     (15, "that_fit"): ablation.FIT_MISTAKES,
     (15, "one_thing"): ablation.CHANGE_MISTAKES,
     (15, "chosen_blind"): ablation.CHOICE_MISTAKES,
+    (17, "boxes"): coarse.BOX_MISTAKES,
+    (17, "wrong_share"): coarse.DISC_MISTAKES,
+    (17, "foreground_words"): coarse.WORD_MISTAKES,
+    (17, "coarsest"): coarse.COARSEST_MISTAKES,
 }
 ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
