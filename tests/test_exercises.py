@@ -11,6 +11,7 @@ from course_lib.checks import (
     NotDone,
     ablation,
     classes,
+    coarse,
     confidence,
     em,
     identify,
@@ -44,6 +45,7 @@ CHECKS = {
     14: recurrence,
     15: ablation,
     16: strokes,
+    17: coarse,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -107,6 +109,10 @@ TABLES = {
     (16, "counted"): strokes.DENIAL_MISTAKES,
     (16, "information"): strokes.INFORMATION_MISTAKES,
     (16, "other_class"): strokes.UNMARKED_MISTAKES,
+    (17, "boxes"): coarse.BOX_MISTAKES,
+    (17, "wrong_share"): coarse.DISC_MISTAKES,
+    (17, "foreground_words"): coarse.WORD_MISTAKES,
+    (17, "coarsest"): coarse.COARSEST_MISTAKES,
 }
 ANSWERS = {
     "contest": "design",
