@@ -22,6 +22,7 @@ from course_lib.checks import (
     plausible,
     radiologists,
     recurrence,
+    retina,
     rivals,
     start,
 )
@@ -42,6 +43,7 @@ CHECKS = {
     13: confidence,
     14: recurrence,
     15: ablation,
+    18: retina,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -101,6 +103,9 @@ TABLES = {
     (15, "that_fit"): ablation.FIT_MISTAKES,
     (15, "one_thing"): ablation.CHANGE_MISTAKES,
     (15, "chosen_blind"): ablation.CHOICE_MISTAKES,
+    (18, "tree_iou"): retina.IOU_MISTAKES,
+    (18, "recall_by_width"): retina.WIDTH_MISTAKES,
+    (18, "tested_patches"): retina.CHILD_MISTAKES,
 }
 ANSWERS = {"contest": "design", "two_panels": "design"}  # where the reader's function has another name than its check
 LISTED = [(*where, sentence, wrong) for where, table in TABLES.items() for sentence, wrong in table.items()]
