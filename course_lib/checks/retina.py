@@ -128,7 +128,7 @@ def recall_by_width(function: Shares) -> None:
     arguments = (LINE.clone(), WIDTH.clone(), FOUND.clone(), list(EDGES))
     given = _tensor("18.2", answer("18.2", function, *arguments))
     mistakes = {sentence: wrong(LINE, WIDTH, FOUND, EDGES) for sentence, wrong in WIDTH_MISTAKES.items()}
-    judge("18.2", given, _recall(*arguments), mistakes, "right. Which vessels are missed is now a number for each width.")
+    judge("18.2", given, _recall(*arguments), mistakes, "right. Each width has its own number.")
 
 
 CHILD = torch.tensor([7, 3, 3, 12, 7, 20, 12, 20, 31, 31])  # eyes are in no order, and children have gaps
@@ -174,4 +174,3 @@ def tested_patches(function: Split) -> None:
     given = _tensor("18.3", answer("18.3", function, CHILD.clone(), EYE.clone(), FOLDS, K))
     mistakes = {sentence: wrong(CHILD, EYE, FOLDS, K) for sentence, wrong in CHILD_MISTAKES.items()}
     judge("18.3", given, _rank(CHILD)[EYE] % FOLDS == K, mistakes, "right. No child is on both sides.")
-

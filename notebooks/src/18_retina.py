@@ -29,7 +29,7 @@
 # - paint strokes on a photograph and train on them in seconds;
 # - find the bias that no model of annotators can see: a hand that never marks the thin ones.
 #
-# **You need to know** {term}`IoU`, a matrix for each pixel (chapter 8), and the strokes of chapter 16: $A$, $M$, and how unmarked
+# **You need to know** IoU, a matrix for each pixel (chapter 8), and the strokes of chapter 16: $A$, $M$, and how unmarked
 # pixels are read.
 #
 # **Time** about two hours with the exercises (an estimate), of which the computer needs the seconds below.
