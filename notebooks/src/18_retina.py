@@ -40,15 +40,13 @@
 # %%
 try:
     import warnings
-    from functools import cache
     from pathlib import Path
 
-    import matplotlib
+    import matplotlib.figure
     import numpy as np
     import skimage.data
     import torch
     from IPython.display import Markdown
-    from matplotlib.figure import Figure
     from skimage.morphology import opening
     from torch.nn.functional import avg_pool2d, one_hot
 
@@ -147,6 +145,11 @@ things = {
     "digits": scenes.digits(data.mnist5k().take(torch.arange(50)), generator=seeded(1)).truth > 0,
     "vessels": scenes.vessels(50, generator=seeded(1)).truth > 0,
 }
+
+# %% [markdown]
+# Growing is done by the very hand `strokes.grown` that chapter 17 uses:
+
+# %%
 wider = {}
 for name, masks in things.items():
     wider[name] = float(strokes.grown(1)(masks, None).sum() / masks.sum())
@@ -402,6 +405,9 @@ def teach(method, labels, lam=None):
     return model, history, [str(w.message) for w in caught]
 
 
+# %% [markdown]
+# The same pictures, order and number of steps for all; only the labels and the matrices differ.
+
 # %% tags=["training"]
 device, models, warned = training.pick_device(), {}, {}
 for key in (("strong", 5), ("both", 5), ("both_global", 5), ("both_cm", 5), ("both", 2), ("both_cm", 2)):
@@ -440,6 +446,11 @@ def outcome(sentence, seen):
 
 for name, value in zip(guess, (found["strong", 5]["IoU"], found["both", 5]["IoU"], found["both_cm", 5]["IoU"], found["both_cm", 5]["recall"])):
     print(f"guessed {guess[name]:.2f}, measured {value:.2f}: {name}")
+
+# %% [markdown]
+# And the comparisons that section 3 asks for, beside what it does not speak of:
+
+# %%
 outcome("level 5: a matrix for each pixel draws wider than no matrix", found["both_cm", 5]["share"] > found["both", 5]["share"] + 0.02)
 outcome("level 5: and so has the lower IoU", found["both_cm", 5]["IoU"] < found["both", 5]["IoU"] - 0.02)
 outcome("level 5: yet it finds as much of the tree", found["both_cm", 5]["recall"] > found["both", 5]["recall"] - 0.01)
@@ -471,7 +482,7 @@ plots.described(
 # %% tags=["hide-input"]
 shown = {key: probability(models[key], test.images[n : n + 1])[0] for key in (("strong", 5), *ROWS)}
 with matplotlib.rc_context(style.STYLE):
-    fig = Figure(figsize=(5, 4.3), layout="constrained")
+    fig = matplotlib.figure.Figure(figsize=(5, 4.3), layout="constrained")
     style.headline(fig, "How sure each network is of a vessel")
     for ax, ((method, level), p) in zip(fig.subplots(2, 3).ravel(), shown.items()):
         shade = ax.imshow(p, cmap="cividis", vmin=0, vmax=1, interpolation="nearest")
@@ -494,7 +505,6 @@ plots.described(
 METHODS = ("strong", "both_cm", "positive_cm", "random_walker")
 
 
-@cache
 def rows_of(name):
     """The committed rows of an experiment, none while it has not been computed."""
     try:
@@ -602,6 +612,10 @@ def cut(images, masks, n, side, generator):
     return pick(images), pick(masks)
 
 
+# %% [markdown]
+# Whole eyes are predicted, not patches: the network takes any size.
+
+# %%
 if eyes is not None:
     children = sorted(set(eyes.groups))
     held_out = torch.tensor([child in children[10:] for child in eyes.groups])
@@ -660,6 +674,11 @@ thin_pen = strokes.scribble()
 thick_pen = lambda regions, generator: strokes.grown(1)(thin_pen(regions, generator), generator) & regions  # noqa: E731
 thin_lines = strokes.draw_strokes(small.truth, 1, n_classes=2, positive=thin_pen, negative=thick_pen, generator=seeded(8))
 p = probability(quietly(paint.train_on, small.images, thin_lines, epochs=P.strokes), small.images)
+
+# %% [markdown]
+# Here the picture can be held against numbers:
+
+# %%
 score = {"IoU": metrics.iou((p > 0.5).long(), small.truth, empty=1.0).foreground} | tree(p > 0.5, small.truth)
 plots.described(
     paint.still(small.images, thin_lines, p, whose="a program", title="The same where the truth is known"),
@@ -683,6 +702,11 @@ swapped = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
 p_vessel = torch.rand(5, 1, generator=seeded(3)) * torch.tensor([[1.0, -1.0]]) + torch.tensor([[0.0, 1.0]])  # (pixels, 2)
 assert torch.equal(p_vessel @ torch.eye(2).T, p_vessel.flip(1) @ swapped.T)  # A p is the same
 assert swapped.trace() == 0 < torch.eye(2).trace()
+
+# %% [markdown]
+# Two fits, with the usual weight of the trace and with one that is too large:
+
+# %%
 positive_only = strokes_at(5).clone()
 positive_only[:, strokes.NEGATIVE] = -1
 lost = {}
@@ -736,6 +760,11 @@ biased = {("both", "good"): masks["both", 5], ("both_cm", "good"): masks["both_c
 for whose in ("hurried", "blind"):
     for method in ("both", "both_cm"):
         biased[method, whose] = training.predict(teach(method, strokes_at(5, hands[whose]))[0], test.images)
+
+# %% [markdown]
+# The table has a line for each kind of hands, without matrices and with one for each pixel:
+
+# %%
 thin = {key: by_width(mask) for key, mask in biased.items()}
 table({f"{method}, {whose} hands": thin[method, whose] | {"IoU": scores(mask)["IoU"]} for (method, whose), mask in biased.items()})
 outcome("blind hands: the thin part of the tree is lost, with matrices as without", all(thin[m, "blind"]["recall, thin"] < 0.5 for m in ("both", "both_cm")))
