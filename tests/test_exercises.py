@@ -23,6 +23,7 @@ from course_lib.checks import (
     plausible,
     radiologists,
     recurrence,
+    retina,
     rivals,
     start,
     strokes,
@@ -46,6 +47,7 @@ CHECKS = {
     15: ablation,
     16: strokes,
     17: coarse,
+    18: retina,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -113,6 +115,9 @@ TABLES = {
     (17, "wrong_share"): coarse.DISC_MISTAKES,
     (17, "foreground_words"): coarse.WORD_MISTAKES,
     (17, "coarsest"): coarse.COARSEST_MISTAKES,
+    (18, "tree_iou"): retina.IOU_MISTAKES,
+    (18, "recall_by_width"): retina.WIDTH_MISTAKES,
+    (18, "tested_patches"): retina.CHILD_MISTAKES,
 }
 ANSWERS = {
     "contest": "design",
