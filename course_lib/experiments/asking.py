@@ -14,7 +14,7 @@ from .. import annotators, asking, data, metrics, networks
 from ..annotations import MISSING, Annotations
 from ..networks import seeded
 from ..runs import peak_mb
-from ..training import fit, pick_device, predict_log_p, sized
+from ..training import History, fit, pick_device, predict_log_p, sized
 
 DIGITS = (3, 4, 5, 8, 9)
 """Digits that look alike: the five classes."""
@@ -147,7 +147,7 @@ def started(world: World, seed: int, rules: list[Rule], *, each: int) -> list[As
 
 def learn(
     askers: list[Asker], world: World, seed: int, *, epochs: int, device: str | None = None, progress: bool = True
-) -> None:
+) -> History:
     """Trains two networks for each asker, each on half of the images that have a label, and rewrites what is believed.
 
     The prior of an image is the answer of the network that did not see its labels: they are evidence once, not twice.
@@ -160,52 +160,60 @@ def learn(
     nets = [net for asker in askers for net in asker.nets]
     pool = Annotations(world.images, askers[0].labels, n_classes=len(DIGITS))  # only its images are read
     how = {"epochs": epochs, "batch_size": 100, "lr": 4e-3, "seeds": [seed] * len(nets)}
-    fit(nets, pool, device=device, progress=progress, **how)
+    history = fit(nets, pool, device=device, progress=progress, **how)
     for asker in askers:
         first, second = (predict_log_p(net, world.images) for net in asker.nets)
         asker.log_prior = torch.where((half == 0)[:, None], second, first)
         asker.update()
+    return history
 
 
 def scores(asker: Asker, world: World, asked: Tensor) -> dict[str, float]:
-    """Accuracy of both networks together on unseen images, and of what is believed of the pool; of the labels asked
-    last, how likely they were to be right, and the share that went to grainy images."""
+    """Accuracy of both networks together on unseen images, and of what is believed of the pool (`fused`); of the
+    labels asked last, how likely they were to be `right`, and the share that went to grainy images (`hard`)."""
     unseen = torch.stack([predict_log_p(net, world.test) for net in asker.nets]).logsumexp(0).argmax(1)
-    return {
+    found = {
         "accuracy": metrics.accuracy(unseen, world.test_truth),
-        "fused_accuracy": metrics.accuracy(asker.p.argmax(1), world.truth),
+        "fused": metrics.accuracy(asker.p.argmax(1), world.truth),
         "right": float(world.right[tuple(asked.T)].mean()),
-        "hard": float(world.hard[asked[:, 0]].float().mean()),
     }
+    return found | ({"hard": float(world.hard[asked[:, 0]].float().mean())} if world.hard.any() else {})
+
+
+def budget_run(
+    rules: list[Rule], regime: str, seed: int, size: str, *, device: str | None = None, progress: bool = True
+) -> tuple[list[int], list[list[dict]], float]:
+    """All rules from one start, in rounds of equal batches. Returns: budgets (T,) in labels; for each rule its `scores`
+    at each; seconds."""
+    P = sized(size, n=(150, 500, 1500), each=(5, 15, 45), batch=(45, 150, 450), rounds=(2, 8, 8), epochs=(5, 20, 30))
+    start, here = time.perf_counter(), world(regime, seed, n=P.n)
+    askers = started(here, seed, rules, each=P.each)
+    budgets, curves = [], [[] for _ in rules]
+    for t in range(P.rounds + 1):
+        asked = [a.ask(here.says, P.batch) if t else (a.labels != MISSING).nonzero() for a in askers]
+        learn(askers, here, seed, epochs=P.epochs, device=device, progress=progress)
+        budgets.append(int((askers[0].labels != MISSING).sum()))
+        for asker, pairs, curve in zip(askers, asked, curves, strict=True):
+            curve.append(scores(asker, here, pairs))
+    return budgets, curves, time.perf_counter() - start
 
 
 def compare(
     rules: list[Rule], regimes: tuple[str, ...], *, seeds: int, size: str, device: str | None, progress: bool
 ) -> list[dict]:
-    """Every rule in every regime: a row for each budget. `area` and `fused_area` are the areas under the two curves up
-    to that budget, divided by the labels bought: the mean accuracy on the way."""
-    P = sized(size, n=(150, 500, 1500), each=(5, 15, 45), batch=(45, 150, 450), rounds=(2, 8, 8), epochs=(5, 20, 30))
+    """Every rule in every regime: a row a run, with `fused_270` for the score at 270 labels, the last ones without a
+    number, and the `area` under accuracy and fused divided by the labels bought: the mean accuracy on the way."""
     rows = []
     for regime, seed in product(regimes, range(seeds)):
-        here = world(regime, seed, n=P.n)
-        askers = started(here, seed, rules, each=P.each)
-        curves: dict = {rule: [] for rule in rules}
-        for t in range(P.rounds + 1):
-            start = time.perf_counter()
-            asked = [a.ask(here.says, P.batch) if t else (a.labels != MISSING).nonzero() for a in askers]
-            learn(askers, here, seed, epochs=P.epochs, device=device, progress=progress)
-            cost = {"seconds": round((time.perf_counter() - start) / len(askers), 3)}
-            cost["peak_mb"] = round(peak_mb(pick_device(device)))
-            for asker, pairs in zip(askers, asked, strict=True):
-                found = scores(asker, here, pairs)
-                curve = curves[asker.rule]
-                curve.append(found)
-                found |= {"area": area([f["accuracy"] for f in curve])}
-                found |= {"fused_area": area([f["fused_accuracy"] for f in curve])}
-                setting = {"regime": regime, "labels": int((asker.labels != MISSING).sum())}
-                setting["weight"] = asker.rule.weight
-                key = {"method": "_".join(asker.rule[:2]), "setting": setting, "draw": seed, "seed": seed}
-                rows.append({**key, **cost, "metrics": {name: round(x, 5) for name, x in found.items()}})
+        budgets, curves, seconds = budget_run(rules, regime, seed, size, device=device, progress=progress)
+        cost = {"seconds": round(seconds / len(rules), 3), "peak_mb": round(peak_mb(pick_device(device)))}
+        for rule, curve in zip(rules, curves, strict=True):
+            found = {"area": area([c["accuracy"] for c in curve]), "fused_area": area([c["fused"] for c in curve])}
+            found |= curve[-1]
+            found |= {f"{name}_{n}": x for n, c in zip(budgets, curve, strict=True) for name, x in c.items()}
+            key = {"method": "_".join(rule[:2]), "setting": {"regime": regime, "weight": rule.weight}}
+            row = {**key, "draw": seed, "seed": seed, **cost}
+            rows.append(row | {"metrics": {name: round(x, 4) for name, x in found.items()}})
     return rows
 
 
