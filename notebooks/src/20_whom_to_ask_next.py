@@ -454,7 +454,7 @@ table_of(["world", "rule", *(f"{n} labels" for n in at[1:])], [
 
 # %%
 def play(regime, rules, seed=0):
-    """One world from start to end: the world, the askers, and how many images had two labels after half of the rounds."""
+    """One world from start to end: the world, the askers, and how many images had two labels early on."""
     world, twice = trial.world(regime, seed, n=P.n), []
     askers = trial.started(world, seed, [trial.Rule(*rule.split("_")) for rule in rules], each=P.each)
     for t in range(P.rounds + 1):
@@ -462,7 +462,7 @@ def play(regime, rules, seed=0):
             if t > 0:
                 a.ask(world.says, P.batch)
         trial.learn(askers, world, seed, epochs=P.epochs, progress=False)
-        if t == P.rounds // 2:
+        if t == max(1, P.rounds * 3 // 8):  # about one label an image
             twice = [int(((a.labels != MISSING).sum(1) >= 2).sum()) for a in askers]
     return world, askers, twice
 
@@ -471,7 +471,7 @@ world_c, askers_c, twice = play("by_class", ("random_random", "random_draw", "in
 for a, two in zip(askers_c, twice):
     few, wrong = (a.labels != MISSING).sum(1) <= 1, a.p.argmax(1) != world_c.truth
     print(f"{a.rule.images}, {a.rule.people}: {wrong[few].sum()} wrong of {few.sum()} images with 0 or 1 label, "
-          f"{wrong[~few].sum()} wrong of {(~few).sum()} with more; with two labels at half time: {two}")  # fmt: skip
+          f"{wrong[~few].sum()} wrong of {(~few).sum()} with more; two labels early on: {two} images")  # fmt: skip
 
 # %% [markdown]
 # That solves it. With images at random, a good part of the mistakes are on images that hardly anybody was asked about, and better people do
