@@ -4,11 +4,13 @@ import pytest
 import torch
 from exercises import defined
 
-from course_lib import asking
+from course_lib import asking, data, experiments
 from course_lib.annotations import MISSING
 from course_lib.checks import CheckFailed
 from course_lib.checks import asking as checks
+from course_lib.experiments import asking as trial
 from course_lib.networks import seeded
+from course_lib.style import interval
 
 
 def test_at_one_price_for_all_the_best_pair_is_the_most_informative_one():
@@ -60,3 +62,32 @@ def test_labels_needed_is_the_first_crossing():
     labels_needed = defined(20, "solution")["labels_needed"]
     assert labels_needed(torch.tensor([0.0, 10.0]), torch.tensor([0.0, 1.0]), 0.3) == pytest.approx(3.0)
     assert labels_needed(checks.BUDGETS, checks.CURVE, checks.GOAL) == pytest.approx(250 + 150 * 8 / 9, abs=1e-3)
+
+
+def gaps(method: str, metric: str = "fused_area", other: str = "random_random") -> dict[str, tuple[float, float]]:
+    """Of each world, the paired difference in the committed results: mean and half width of its 95 % interval."""
+    result = experiments.read(data.shipped("results/ask-budget.lesson.json"))
+    value = lambda m, regime: experiments.values(result, m, metric, regime=regime)  # noqa: E731
+    return {regime: interval(value(method, regime) - value(other, regime)) for regime in trial.REGIMES}
+
+
+def ahead(found: dict[str, tuple[float, float]]) -> set[str]:
+    return {regime for regime, (mean, half) in found.items() if mean > half}
+
+
+def test_the_chapters_sentences_on_the_four_worlds_are_what_the_results_say():
+    assert ahead(gaps("information_random")) >= {"by_class", "equal", "hard_images"}  # the image, nearly everywhere
+    assert ahead(gaps("random_draw")) == {"unequal"}  # the person, where few are good
+    assert ahead(gaps("information_draw")) == set(trial.REGIMES)
+    for rule in ("least_random", "disagree_random"):  # no better than chance where people differ
+        assert not ahead(gaps(rule)) & {"unequal", "by_class"} and gaps(rule)["unequal"][0] < -gaps(rule)["unequal"][1]
+    pool, network = gaps("information_draw"), gaps("information_draw", "area")
+    assert all(network[regime][0] < pool[regime][0] for regime in trial.REGIMES)  # the network gains less
+    assert ahead(gaps("information_draw", other="random_draw")) == {"unequal", "by_class", "equal"}
+
+
+def test_every_run_of_the_results_has_bought_the_same_number_of_labels():
+    for name in ("ask-budget", "ask-beliefs"):
+        rows = experiments.read(data.shipped(f"results/{name}.lesson.json"))["rows"]
+        assert {max(int(m.split("_")[1]) for m in r["metrics"] if m.startswith("fused_1")) for r in rows} == {1320}
+        assert len({r["draw"] for r in rows}) >= 5
