@@ -1,4 +1,4 @@
-"""What pages take from code and results: two tables, plain-text docstrings, and the switch of the launch buttons."""
+"""What pages take from code and results: the API, two tables, and the switch of the launch buttons."""
 
 import re
 
@@ -40,7 +40,16 @@ def not_k_table() -> str:
 MARKS = {"<!-- notation table -->": notation_table, "<!-- not k table -->": not_k_table}
 
 
+MODULE = re.compile(r"<!-- module ([\w.]+) -->")
+
+
+def module_page(found: re.Match) -> str:
+    """A section of the API's page, from the docstrings of one module."""
+    return f"\n### `{found[1]}`\n\n```{{eval-rst}}\n.. automodule:: course_lib.{found[1]}\n   :members:\n```\n"
+
+
 def fill_tables(app, docname, source):
+    source[0] = MODULE.sub(module_page, source[0])
     for mark, table in MARKS.items():
         if mark in source[0]:
             source[0] = source[0].replace(mark, table())
