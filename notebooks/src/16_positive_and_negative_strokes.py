@@ -476,7 +476,7 @@ def of_not_k():
 {each('not-k', 'uniform', **full).mean():.3f}, one pixel in twenty {each('not-k', 'uniform', **few).mean():.3f}, read as if positive
 {each('not-k', 'naive', **full).mean():.3f}. *Behind the true masks, paired:* every pixel {behind[0]:.3f} [{behind[1]:.3f}, {behind[2]:.3f}], which is
 {near} on average; 5 % of the pixels {behind_few[0]:.3f} [{behind_few[1]:.3f}, {behind_few[2]:.3f}], draw by draw {', '.join(f'{x:.3f}' for x in by_draw)}. A
-network that never names one of three classes stays below 2/3; so do {(by_draw < 2 / 3).sum()} of these {len(by_draw)}, and they make the mean. *People with favourites:* M counted from the words, minus a uniform M:
+network that never names one of three classes stays below 2/3; {(by_draw < 2 / 3).sum()} of these {len(by_draw)} draws did. *People with favourites:* M counted from the words, minus a uniform M:
 {told(*gain('not-k', 'biased', 'uniform', **bent))}; the true M transposed, minus a uniform M: {told(*gain('not-k', 'transposed', 'uniform', **bent))}.
 With 5 % of the pixels: {told(*gain('not-k', 'biased', 'uniform', **bent | {'share': 0.05}))} and {told(*gain('not-k', 'transposed', 'uniform', **bent | {'share': 0.05}))}."""
 
@@ -593,7 +593,8 @@ def by_ratio(name):
 Markdown(by_ratio("negatives-streets")) if rows_of("negatives-streets") else later("negatives-streets")
 
 # %% [markdown]
-# Where silence says nothing, a denial is all there is to hold a class back, and it tells something new. Where silence already means "another class",
+# Where silence says nothing, a denial is all there is to hold a class back, and it tells something new (three draws are few: look for the same sign in
+# all rows). Where silence already means "another class",
 # the positive hand has denied its class wherever it did not mark, and the negative hand has little to add. That reading also
 # turns against everybody as the strokes get fewer: at .01 it says "another class" nearly everywhere.
 #
@@ -609,17 +610,19 @@ def readings():
             runs = {u: [each("unmarked", method, m, unmarked=u, ratio=ratio) for m in ("miou", "foreground")] for u in ("missing", "other")}
             cells = [f"{a.mean():.3f}, {b.mean():.1%}" for a, b in runs.values()]
             lines.append(f"| {method.replace('_', ' ')} | {ratio} | {' | '.join(cells)} | {told(*claims.interval(runs['other'][0] - runs['missing'][0]))} |")
-    return "\n".join(lines)
+    few = [each("unmarked", "both_cm", "foreground", unmarked="missing", ratio=r) for r in (1.0, 0.3, 0.01)]
+    empty = np.concatenate(few) < 0.01
+    return "\n".join(lines) + f"\n\n*Missing*, with a matrix per pixel for both: {empty.sum()} of {len(empty)} runs found less than 1 % digit, the empty picture of section 3."
 
 
 Markdown(readings()) if rows_of("unmarked") else later("unmarked")
 
 # %% [markdown]
-# Two things decide it. Is there anybody else who says "background"? For positive strokes alone there is nobody, and without a reading of silence all
-# becomes digit. For both there is, and silence may stay silent. And how true is the sentence "the rest is something else"? At ratio 1 mostly
+# Two things decide it. Is there anybody else who says "background"? For positive strokes alone there is nobody, and without a reading of silence most
+# or all becomes digit. For both there is, and silence may stay silent. And how true is the sentence "the rest is something else"? At ratio 1 mostly
 # true. As soon as less than half of the digit is marked, most words about its pixels are "background", and a network that believes
 # them finds an empty picture: .3 of the positive strokes are enough for that. Both hands together get away with it at .3, since the silence of the negative one is
-# read as "digit" and makes up for it; at .01 the two silences cancel, and nothing is left but noise. Chapter 17 looks for the ratio at which the readings cross.
+# read as "digit" and makes up for it; at .01 the two silences contradict each other nearly everywhere, and only the few marks decide. Chapter 17 looks for the ratio at which the readings cross.
 #
 # ### What the matrices look like
 #
@@ -710,7 +713,7 @@ outcome("what is found with matrices explains the words better than the truth do
 # this book was written we tried matrices that learn more slowly, some epochs without matrices first, a network of its own for the matrices, a trunk that they do not
 # teach, many weights of the trace, 0 and negative ones among them, more noise, other hands, and EM with one matrix each, begun at the vote. None helped at whole strokes.
 # What holds a network without matrices to the middle is that it may not blame a hand: each rim pixel costs it, wide or thin.
-# Help has to come from outside the words: from a third hand, or from a few true masks ({doc}`/notebooks/17_how_coarse_can_you_go`).
+# Help has to come from outside the words: from a third hand, or from true masks of some pictures ({doc}`/notebooks/17_how_coarse_can_you_go`).
 #
 # ### Draw it yourself
 #
