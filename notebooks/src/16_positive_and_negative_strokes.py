@@ -717,8 +717,9 @@ outcome("what is found with matrices explains the words better than the truth do
 #
 # ### Draw it yourself
 #
-# Sixteen digits in noise. Paint "this is it" along some of them, and "this is not it" around; one picture is enough to begin
-# with, and a second digit of the same kind helps more than a second stroke. What you painted the last time comes back.
+# Sixteen digits in noise. Paint "this is it" along three or four of them, and "this is not it" *close* around each, two pixels away, and into its holes. A frame
+# along the edge of the picture tells much less: a network sees places, too, and may learn that digits stand in the middle. One picture is too little
+# for sixteen. What you painted the last time comes back.
 #
 # On a page without Python behind it you can paint, but nothing learns; the cells below show what a program has painted. To train on your
 # own strokes, open the chapter in JupyterLab: `course lab`.
@@ -789,7 +790,9 @@ figures[0]
 figures[1]
 
 # %% [markdown]
-# The truth of these sixteen is known, so the network can be marked. Yours, in real pictures, will not be.
+# The two matrices stay near their start, .9 and .1, whatever is painted: each hand says one word only, ever, and what such a word can tell of a matrix
+# is little (three explanations, section 3). What changes with your strokes is the segmentation, and it is the strokes that decide. The
+# truth of these sixteen is known, so the network can be marked. Yours, in real pictures, will not be.
 
 # %%
 labels, who, p, matrices = found
