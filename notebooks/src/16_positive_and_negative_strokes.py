@@ -1123,7 +1123,7 @@ for ratio in (1.0, 0.5, 0.1, 0.01):
 # Drawn from `book/claims.yaml` and the committed results, never typed.
 
 # %% tags=["hide-input"]
-judged = [claims.table("003", experiment=name) for name in ("coarse-table1", "coarse-not-k", "coarse-negatives", "coarse-unmarked")]
+judged = [claims.table("003", experiment=name) for name in ("coarse-table1", "coarse-not-k")]
 judged = [table for table in judged if table.count("\n") > 1]
 Markdown("\n".join([*judged[:1], *(line for table in judged[1:] for line in table.split("\n")[2:])]) if judged else "*No claim is judged by these results yet.*")
 
