@@ -76,8 +76,8 @@ book.card(17)
 
 # %% tags=["parameters"]
 P = training.sized(  # (ci, lesson, paper)
-    pictures=(64, 320, 400),  # that the networks learn from
-    tested=(40, 160, 300),
+    pictures=(48, 320, 400),  # that the networks learn from
+    tested=(32, 160, 300),
     epochs=(4, 12, 60),
     settle=(1, 2, 10),  # the last epochs, at a tenth of the rate
     batch_size=(8, 16, 16),

@@ -79,7 +79,7 @@ P = training.sized(  # (ci, lesson, paper)
     tested=(8, 80, 300),
     epochs=(6, 12, 60),
     settle=(2, 2, 10),  # the last epochs, at a tenth of the rate
-    batch_size=(4, 16, 16),
+    batch_size=(2, 16, 16),
     strokes=(8, 80, 200),  # epochs on painted strokes
     patches=(16, 200, 2000),  # cut from real eyes, where they are here
 )
