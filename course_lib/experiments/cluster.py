@@ -6,10 +6,12 @@ where data do not ship the same files (COURSE_DATA).
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from tempfile import TemporaryDirectory
@@ -70,13 +72,21 @@ def _local(stack: ExitStack, device: str | None) -> object:
 
 
 def _client(distributed: ModuleType, address: str) -> object:
-    try:
+    try:  # a client that fails to connect leaves threads behind; so first a knock, from a thread without a loop
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, _knock(distributed, address)).result()
         return distributed.Client(address, timeout=SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(
             f"no Dask scheduler answers at {address!r} ({type(error).__name__}; waited at most {SECONDS:g} s); "
             "`dask scheduler` prints its address, such as tcp://HOST:8786, and the word `local` starts a cluster here."
         ) from None
+
+
+async def _knock(distributed: ModuleType, address: str) -> None:
+    security = distributed.Security().get_connection_args("client")
+    comm = await distributed.comm.connect(address, timeout=SECONDS, **security)
+    await comm.close()
 
 
 def machine(device: str | None) -> dict[str, str]:
@@ -125,7 +135,7 @@ def _submitted(
     calls = [partial(unit, work, task, installed()) for task in tasks]
     asked = {client.submit(call, pure=False): i for i, call in enumerate(calls)}
     try:
-        for done, rows in distributed.as_completed(list(asked), with_results=True):
+        for done, rows in distributed.as_completed(list(asked), loop=client.loop, with_results=True):
             if done.status != "finished":  # cancelled or lost: an error in a unit raises by itself
                 raise RuntimeError("the scheduler is gone; finished runs are kept: give the same command again.")
             yield asked[done], rows
@@ -134,8 +144,9 @@ def _submitted(
             f"a run ended every worker that it was given to, most likely for want of memory ({error}); finished runs "
             "are kept."
         ) from None
-    finally:
-        client.cancel(list(asked))
+    finally:  # after an error, or where nobody wants the rest
+        if left := [future for future in asked if not future.done()]:
+            client.cancel(left)
 
 
 def unit(work: Callable, task: tuple, wanted: dict[str, str]) -> object:
