@@ -88,7 +88,7 @@ def run(
     ] = False,
     scheduler: Annotated[
         str | None,
-        typer.Option(help="Spread the runs over the Dask cluster at this address, or `local`: this machine."),
+        typer.Option(help="Address of a Dask cluster to spread the runs over, or `local`."),
     ] = None,
 ) -> None:
     """Runs an experiment, prints its table and writes NAME.SIZE.json; interrupted, the same call again goes on."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from importlib import import_module
 from tempfile import TemporaryDirectory
 from types import ModuleType
 
@@ -51,7 +52,7 @@ def on(scheduler: str, device: str | None) -> Iterator[tuple[units.By, str, str]
     distributed = dask()
     with ExitStack() as stack:
         if scheduler == "local":
-            client = stack.enter_context(distributed.Client(_local(stack, device), set_as_default=False))
+            client = stack.enter_context(distributed.Client(_local(distributed, stack, device), set_as_default=False))
         else:
             client = stack.enter_context(_client(distributed, scheduler))
         machines = _machines(client, scheduler, device)
@@ -60,15 +61,13 @@ def on(scheduler: str, device: str | None) -> Iterator[tuple[units.By, str, str]
         yield partial(_submitted, client), devices, kinds
 
 
-def _local(stack: ExitStack, device: str | None) -> object:
+def _local(distributed: ModuleType, stack: ExitStack, device: str | None) -> object:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     n = min(cores, 8) if pick_device(device).type == "cpu" else 1
     folder = stack.enter_context(TemporaryDirectory(prefix="course-"))
-    cluster = dask().LocalCluster(
-        n_workers=n, threads_per_worker=1, processes=True, memory_limit=None, dashboard_address=None,
-        local_directory=folder,
-    )  # fmt: skip
-    return stack.enter_context(cluster)
+    stack.enter_context(import_module("dask").config.set(temporary_directory=folder))  # of which nothing shall stay
+    how = {"threads_per_worker": 1, "processes": True, "memory_limit": None, "dashboard_address": None}
+    return stack.enter_context(distributed.LocalCluster(n_workers=n, **how))
 
 
 def _client(distributed: ModuleType, address: str) -> object:
