@@ -86,13 +86,18 @@ def run(
     commit: Annotated[
         bool, typer.Option("--commit", help="Write to book/results, where only deliberate runs live.")
     ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask cluster to spread the runs over, or `local`."),
+    ] = None,
 ) -> None:
-    """Runs an experiment, prints its table and writes NAME.SIZE.json."""
+    """Runs an experiment, prints its table and writes NAME.SIZE.json; interrupted, the same call again goes on."""
     from . import book, experiments
 
-    result = _run(name, seeds=seeds, size=size, device=device)
+    result = _run(name, seeds=seeds, size=size, device=device, scheduler=scheduler, keep=out)
     _show(result)
-    console.print(f"{experiments.write(result, book.ROOT / 'book/results' if commit else out)}", soft_wrap=True)
+    path = experiments.write(result, book.ROOT / "book/results" if commit else out, keep=out)
+    console.print(f"{path}", soft_wrap=True)
 
 
 @app.command("book")

@@ -27,6 +27,20 @@ def test_an_experiment_prints_its_table_and_writes_the_rows(course, tmp_path, mo
     assert written["rows"][0]["metrics"]["accuracy"] == 0.9 and written["size"] == "ci"
 
 
+def test_a_scheduler_and_the_folder_of_finished_runs_reach_the_experiment(course, tmp_path, monkeypatch):
+    asked = {}
+    result = {"experiment": "trace-mnist5k", "size": "ci", "device": "cpu", "seconds": 1.0}
+    row = {"method": "trace", "setting": {}, "draw": 0, "seed": 0, "seconds": 1.0, "peak_mb": 1, "metrics": {}}
+    experiments = __import__("course_lib.experiments").experiments
+    monkeypatch.setattr(experiments, "run", lambda name, **how: asked.update(how) or {**result, "rows": [row]})
+    kept = experiments.partial_path(tmp_path / "mine", "trace-mnist5k", "ci")
+    kept.parent.mkdir()
+    kept.write_text("finished runs")
+    assert course("run", "trace-mnist5k", "--scheduler", "tcp://h:8786", "--out", "mine").exit_code == 0
+    assert asked["scheduler"] == "tcp://h:8786" and str(asked["keep"]) == "mine"
+    assert [path.name for path in kept.parent.iterdir()] == ["trace-mnist5k.ci.json"]  # whole: nothing to go on with
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -34,6 +48,10 @@ def test_an_experiment_prints_its_table_and_writes_the_rows(course, tmp_path, mo
         (("run", "trace-mnist5k", "--size", "huge"), "huge"),
         (("run", "trace-mnist5k", "--seeds", "0"), "seeds"),
         (("run", "trace-mnist5k", "--device", "abacus"), "abacus"),
+        (
+            ("run", "trace-mnist5k", "--size", "ci", "--scheduler", "next-door"),
+            "no Dask scheduler answers at 'next-door'",
+        ),
     ],
 )
 def test_a_wrong_word_is_one_clear_line_and_nothing_is_written(course, tmp_path, words, says):

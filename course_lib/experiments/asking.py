@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from ..annotations import MISSING, Annotations
 from ..networks import seeded
 from ..runs import peak_mb
 from ..training import History, fit, pick_device, predict_log_p, sized
+from .units import HERE, Units
 
 DIGITS = (3, 4, 5, 8, 9)
 """Digits that look alike: the five classes."""
@@ -199,21 +201,36 @@ def budget_run(
 
 
 def compare(
-    rules: list[Rule], regimes: tuple[str, ...], *, seeds: int, size: str, device: str | None, progress: bool
+    rules: list[Rule],
+    regimes: tuple[str, ...],
+    *,
+    seeds: int,
+    size: str,
+    device: str | None,
+    progress: bool,
+    each: Units,
 ) -> list[dict]:
-    """Every rule in every regime: a row a run, with `fused_270` for the score at 270 labels, the last ones without a
-    number, and the `area` under accuracy and fused divided by the labels bought: the mean accuracy on the way."""
+    """Every rule in every regime: a row a run; the rules of a draw train side by side, as one unit."""
+    tasks = [(rules, *task) for task in product(regimes, range(seeds))]
+    return each(partial(draw_rows, size=size, device=device, progress=progress), tasks, progress=progress)
+
+
+def draw_rows(
+    rules: list[Rule], regime: str, seed: int, *, size: str, device: str | None = None, progress: bool = True
+) -> list[dict]:
+    """A row for each rule, with `fused_270` for the score at 270 labels, the last ones without a number, and the `area`
+    under accuracy and fused divided by the labels bought: the mean accuracy on the way."""
+    rules = [Rule(*rule) for rule in rules]  # a unit's task is plain data
+    budgets, curves, seconds = budget_run(rules, regime, seed, size, device=device, progress=progress)
+    cost = {"seconds": round(seconds / len(rules), 3), "peak_mb": round(peak_mb(pick_device(device)))}
     rows = []
-    for regime, seed in product(regimes, range(seeds)):
-        budgets, curves, seconds = budget_run(rules, regime, seed, size, device=device, progress=progress)
-        cost = {"seconds": round(seconds / len(rules), 3), "peak_mb": round(peak_mb(pick_device(device)))}
-        for rule, curve in zip(rules, curves, strict=True):
-            found = {"area": area([c["accuracy"] for c in curve]), "fused_area": area([c["fused"] for c in curve])}
-            found |= curve[-1]
-            found |= {f"{name}_{n}": x for n, c in zip(budgets, curve, strict=True) for name, x in c.items()}
-            key = {"method": "_".join(rule[:2]), "setting": {"regime": regime, "weight": rule.weight}}
-            row = {**key, "draw": seed, "seed": seed, **cost}
-            rows.append(row | {"metrics": {name: round(x, 4) for name, x in found.items()}})
+    for rule, curve in zip(rules, curves, strict=True):
+        found = {"area": area([c["accuracy"] for c in curve]), "fused_area": area([c["fused"] for c in curve])}
+        found |= curve[-1]
+        found |= {f"{name}_{n}": x for n, c in zip(budgets, curve, strict=True) for name, x in c.items()}
+        key = {"method": "_".join(rule[:2]), "setting": {"regime": regime, "weight": rule.weight}}
+        row = {**key, "draw": seed, "seed": seed, **cost}
+        rows.append(row | {"metrics": {name: round(x, 4) for name, x in found.items()}})
     return rows
 
 
@@ -228,12 +245,20 @@ def area(curve: list[float]) -> float:
 
 
 def ask_budget(
-    *, seeds: int, size: str, device: str | None = None, progress: bool = True, regimes: tuple[str, ...] = REGIMES
+    *,
+    seeds: int,
+    size: str,
+    device: str | None = None,
+    progress: bool = True,
+    regimes: tuple[str, ...] = REGIMES,
+    each: Units = HERE,
 ) -> list[dict]:
     """Four image rules by two annotator rules."""
-    return compare(BUDGET, regimes, seeds=seeds, size=size, device=device, progress=progress)
+    return compare(BUDGET, regimes, seeds=seeds, size=size, device=device, progress=progress, each=each)
 
 
-def ask_beliefs(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
+def ask_beliefs(
+    *, seeds: int, size: str, device: str | None = None, progress: bool = True, each: Units = HERE
+) -> list[dict]:
     """Images by information; whom to ask, with a prior on the matrices and nearly without."""
-    return compare(BELIEFS, REGIMES[:3], seeds=seeds, size=size, device=device, progress=progress)
+    return compare(BELIEFS, REGIMES[:3], seeds=seeds, size=size, device=device, progress=progress, each=each)
