@@ -1,17 +1,14 @@
 """Runs on a cluster and runs that were interrupted: the same rows, nothing twice, nothing left."""
 
-import builtins
-import json
 import os
 import signal
 import threading
 import time
-import types
 
 import pytest
 
 from course_lib import experiments
-from course_lib.experiments import classes, cluster, masks, units
+from course_lib.experiments import classes, masks, units
 
 # What a worker runs before anything else, in a new process too; `tiny` does the same here.
 FEW = """
