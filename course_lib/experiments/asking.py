@@ -208,7 +208,7 @@ def compare(
     size: str,
     device: str | None,
     progress: bool,
-    each: Units,
+    each: Units = HERE,
 ) -> list[dict]:
     """Every rule in every regime: a row a run; the rules of a draw train side by side, as one unit."""
     tasks = [(rules, *task) for task in product(regimes, range(seeds))]
