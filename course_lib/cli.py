@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 app = typer.Typer(
@@ -175,6 +176,30 @@ def student(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
 def instructor(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
     """The chapters with every solution in the place of its stub."""
     _edition("instructor", out)
+
+
+@app.command()
+def grade(
+    folder: Annotated[Path, typer.Argument(help="Submissions: STUDENT/NN_name.ipynb, or STUDENT.ipynb.")],
+    out: Annotated[Path, typer.Option(help="The score file, CSV.")] = HOME / "scores.csv",
+    chapter: Annotated[list[int] | None, typer.Option(help="Only this chapter; may be given again.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of each exercise.")] = 60.0,
+    seed: Annotated[str, typer.Option(help="Any word of yours: it draws each student's numbers.")] = "",
+) -> None:
+    """Grades a folder of submissions into a CSV: student, chapter, exercise, points, of, message."""
+    from . import grading
+
+    try:
+        rows = grading.grade(folder, only=chapter, seconds=seconds, seed=seed)
+        path = grading.write(rows, out)
+    except (RuntimeError, OSError) as error:
+        raise _stop(error) from None
+    table = Table("student", "points", "of")
+    for student in dict.fromkeys(row.student for row in rows):
+        own = [row for row in rows if row.student == student]
+        table.add_row(escape(student), f"{sum(row.points for row in own)}", f"{sum(row.of for row in own)}")
+    console.print(table)
+    console.print(f"{path}", soft_wrap=True, markup=False)
 
 
 def _edition(kind: str, out: Path) -> None:
