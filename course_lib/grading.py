@@ -10,6 +10,7 @@ import csv
 import hashlib
 import multiprocessing
 import os
+import pkgutil
 import re
 import signal
 import tempfile
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from course_lib import checks
 from course_lib.book import ROOT, chapters
 from course_lib.edition import EXERCISE, EditionError, tags
 from course_lib.judging import Exercise, judge, statements
@@ -171,7 +173,8 @@ def score(exercise: Exercise, cells: list, *, seed: int, seconds: float = SECOND
 def _in_a_process(exercise: Exercise, source: str, seed: int, seconds: float) -> tuple[bool, str]:
     kinds = multiprocessing.get_all_start_methods()
     context = multiprocessing.get_context("forkserver" if "forkserver" in kinds else "spawn")
-    context.set_forkserver_preload(["course_lib.judging"])  # torch is loaded once, and not for every answer
+    modules = pkgutil.iter_modules(checks.__path__, "course_lib.checks.")
+    context.set_forkserver_preload(["course_lib.judging", *(m.name for m in modules)])  # once, not for every answer
     mine, theirs = context.Pipe(duplex=False)
     process = context.Process(target=judge, args=(exercise, source, seed, theirs), daemon=False)
     process.start()

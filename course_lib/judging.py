@@ -57,8 +57,16 @@ class Refused(Exception):
 
 
 def statements(source: str) -> list[Statement]:
-    """The statements of a cell, in order. Raises SyntaxError."""
-    return [_statement(ast.unparse(node)) for node in ast.parse(source).body]
+    """The statements of a cell, in order, with one import each. Raises SyntaxError."""
+    return [_statement(ast.unparse(part)) for node in ast.parse(source).body for part in _parts(node)]
+
+
+def _parts(node: ast.stmt) -> list[ast.stmt]:
+    if isinstance(node, ast.Import):
+        return [ast.Import([alias]) for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
+    return [node]
 
 
 def _statement(text: str) -> Statement:
@@ -170,9 +178,8 @@ def judge(exercise: Exercise, source: str, seed: int, pipe: object) -> None:
     _alone()
     torch.set_num_threads(1)
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed % 2**31)
-            verdict(exercise, source, seed)
+        torch.default_generator.manual_seed(seed % 2**31)
+        verdict(exercise, source, seed)
         pipe.send((True, ""))
     except checks.NotDone:
         pipe.send((False, "not attempted"))
