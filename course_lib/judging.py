@@ -66,6 +66,8 @@ def _parts(node: ast.stmt) -> list[ast.stmt]:
         return [ast.Import([alias]) for alias in node.names]
     if isinstance(node, ast.ImportFrom):
         return [ast.ImportFrom(node.module, [alias], node.level) for alias in node.names]
+    if isinstance(node, ast.Try) and all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in node.body):
+        return [part for inner in node.body for part in _parts(inner)]  # a chapter's first cell
     return [node]
 
 
