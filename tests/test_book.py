@@ -15,8 +15,9 @@ import yaml
 from conftest import REPO
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib import book
+from course_lib import book, experiments
 from course_lib.book import BookError
+from course_lib.data import shipped
 
 SIZES = {"desk": (1280, 900), "phone": (390, 844)}
 LOOKS = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
@@ -240,6 +241,24 @@ def test_every_name_of_the_notation_table_is_in_the_library_or_marked_as_maths()
         assert is_maths or all(re.search(rf"\b{name}\b", sources) for name in names), (
             f"{row[0]} is nowhere in course_lib"
         )
+
+
+def test_every_module_that_a_reader_may_import_is_on_the_page_of_the_library():
+    named = re.findall(r"<!-- module ([\w.]+) -->", (REPO / "book/api.md").read_text(encoding="utf-8"))
+    library = [path.relative_to(REPO / "course_lib").with_suffix("") for path in (REPO / "course_lib").rglob("*.py")]
+    inner = {p.parts[0] for p in library} & {"experiments", "checks"}  # of these, the package stands for its parts
+    wanted = {".".join(p.parts) for p in library if p.name != "__init__" and p.parts[0] not in inner | {"cli"}}
+    assert len(named) == len(set(named)) and set(named) == wanted | inner | {"experiments.claims"}
+
+
+def test_the_front_page_takes_its_numbers_from_the_results(site):
+    """Full supervision, denials alone, denials read naively; as a result was run anew, so does the page speak anew."""
+    page = (site / "book/intro.html").read_text(encoding="utf-8")
+    result = experiments.read(shipped("results/coarse-not-k.lesson.json"))
+    for method in ("strong", "uniform", "naive"):
+        mean = experiments.values(result, method, "miou", denied="uniform", share=1.0).mean()
+        assert f"<strong>{mean:.3f}</strong>" in page, method
+    assert "not k table" not in page and "notation table" not in page
 
 
 # ---- opening it ------------------------------------------------------------------------------------------------------

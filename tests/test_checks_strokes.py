@@ -35,6 +35,12 @@ def the_chapter(**given: object) -> dict:
     return space
 
 
+def defined_again(space: dict, name: str, **given: object) -> object:
+    """A function of the chapter, in whose space `given` stands for what is there."""
+    space.update(given)
+    return space[name]
+
+
 @pytest.fixture(scope="module")
 def chapter():
     return the_chapter()
@@ -114,10 +120,36 @@ def test_sentences_and_tables_are_drawn_from_the_rows(monkeypatch):
     monkeypatch.setitem(space, "rows_of", lambda name: [r for r in ROWS if r["setting"]["ratio"] == 1.0])
     assert np.allclose(space["gain"]("x", "both", "positive"), 0.2)
     sentence = space["the_answer"]("x", "Digits")
-    assert sentence.startswith("**Digits.** The second map does more than the matrices") and "+0.200" in sentence
+    assert (
+        sentence.startswith("**Digits.** The second map brings more than matrices per pixel do")
+        and "+0.200" in sentence
+    )
     assert space["told"](-0.2, -0.3, -0.1).endswith("(loss)") and "not decided" in space["told"](0.0, -0.1, 0.1)
     assert space["league"]("x").count("\n") == 8 and "| both cm |" in space["league"]("x")
     assert space["steps"]("x").count("\n") == 8
+
+
+def test_the_two_readings_of_silence_are_not_mixed():
+    space = the_chapter()
+    missing = [row | {"setting": row["setting"] | {"unmarked": "missing"}} for row in ROWS if row["method"] != "both"]
+    missing += [row | {"method": "both"} for row in missing if row["method"] == "positive"]  # here it adds nothing
+    table = defined_again(space, "by_ratio", rows_of=lambda name: ROWS + missing, RATIOS=(1.0, 0.3))("x").splitlines()
+    assert len(table) == 6 and all("| 0.510 | 0.510 | +0.000" in row for row in table[2:4])
+    assert all("| 0.510 | 0.710 | +0.200" in row for row in table[4:])
+
+
+def test_a_draw_whose_matrices_fall_back_to_one_hand_is_counted():
+    space = the_chapter()
+    fallen = [{**r, "metrics": {"miou": 0.52}} if (r["method"], r["draw"]) == ("both_cm", 0) else r for r in ROWS]
+    rows = lambda name: [r for r in fallen if r["setting"]["ratio"] == 1.0] if name == "table1" else []  # noqa: E731
+    assert "In 1 of 3 draws" in defined_again(space, "draw_by_draw", rows_of=rows)()
+
+
+def test_a_world_costs_what_the_hands_it_contradicts_say(chapter):
+    said = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
+    cost = defined_again(chapter, "cost", said=said)
+    assert cost(said[0]) == pytest.approx(2 * np.log(2) / 4)  # one word of two is odd where the first hand sees digit
+    assert cost(said[1]) == pytest.approx((np.log(3) + 2 * np.log(1.5)) / 4)  # one of three, where the second sees none
 
 
 def test_what_has_not_been_computed_is_no_error():
@@ -133,7 +165,8 @@ def test_the_buttons_callback_trains_outlines_keeps_and_draws(tmp_path, monkeypa
     pictures = paint.example()
     recorded = paint.replay(paint.recorded(), *pictures.truth.shape)
     widget, shown = paint.PaintStrokes(pictures.images), SimpleNamespace(value="")
-    given = {"pictures": pictures, "recorded": recorded, "widget": widget, "shown": shown}
+    button = SimpleNamespace(disabled=False, description="")
+    given = {"pictures": pictures, "recorded": recorded, "widget": widget, "shown": shown, "button": button}
     pressed = the_chapter(P=SimpleNamespace(painting=1), **given)["pressed"]
     (labels, who, p, matrices), figures = pressed(None)
     assert who == "recorded" and not list(tmp_path.rglob("*.json"))  # nothing of a reader's to keep
@@ -143,8 +176,9 @@ def test_the_buttons_callback_trains_outlines_keeps_and_draws(tmp_path, monkeypa
     canvas[0, 10:14, 10:14], canvas[0, :3] = 1, 2
     widget.strokes = canvas.numpy().tobytes()
     (labels, who, _, _), _ = pressed(None)
-    assert who == "you" and torch.equal(labels, paint.labels_of(canvas)) and "strokes of you" in shown.value
+    assert who == "you" and torch.equal(labels, paint.labels_of(canvas)) and "with your strokes" in shown.value
     assert torch.equal(paint.load_strokes(), canvas)
+    assert not button.disabled and button.description == "Train on my strokes"
 
 
 def test_at_ci_size_every_outcome_that_the_chapter_reports_is_seen(executed):
