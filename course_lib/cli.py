@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import subprocess
 import sys
@@ -145,25 +144,15 @@ def bench(out: Out = HOME / "bench") -> None:
 
 @app.command()
 def doctor() -> None:
-    """Says what this machine has: Python, torch, device, memory, data."""
-    import torch
+    """Says what this machine has, versions, kernel, device, disk, data, and how to mend what is wrong."""
+    from . import doctor as looks
 
-    from . import __version__, book, data, experiments
-
-    console.print(f"course_lib {__version__}, Python {platform.python_version()} ({sys.executable})", soft_wrap=True)
-    console.print(f"torch {torch.__version__} on {experiments.device_name()}; {platform.system()} {platform.machine()}")
-    free = shutil.disk_usage(Path.cwd()).free / 2**30
-    console.print(
-        f"{free:.0f} GB of disk free; browser scripts: {'npm' if shutil.which('npm') else 'from the network, no npm'}"
-    )
-    try:
-        console.print(
-            f"data: {len(data.mnist5k().images):,} digits, checksum right ({data.shipped('mnist5k.npz')})",
-            soft_wrap=True,
-        )
-        console.print(f"chapters: {len(book.chapters())} in {book.ROOT / 'notebooks'}", soft_wrap=True)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise _stop(error) from None
+    found = looks.findings()
+    for one in found:
+        console.print(one.there, soft_wrap=True, markup=False)
+    broken = [f"{one.what}: {one.there}; to mend it: {one.mend}" for one in found if one.mend]
+    if broken:
+        raise _stop("\n        ".join(broken))
 
 
 @edition_app.command()
