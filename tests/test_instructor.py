@@ -63,6 +63,13 @@ def test_the_day_is_no_longer_than_a_day_and_the_weeks_name_every_core_chapter()
     assert {one.number for one in LESSONS if one.core} - {0, 6} <= named
 
 
+def test_no_meeting_of_the_four_weeks_is_longer_than_two_hours():
+    alone = {one.number: one.minutes - sum(task.minutes for task in one.tasks) for one in LESSONS}
+    meetings = [m for row in re.findall(r"^\| \d .*$", PAGE, re.M) for m in row.split("|")[2].split(";")]
+    assert len(meetings) == 9
+    assert all(sum(alone[int(n)] for n in re.findall(r"\d+", meeting)) <= 120 for meeting in meetings)
+
+
 def test_each_table_of_mistakes_is_on_the_page_and_its_sentences_mean_no_markup():
     from course_lib.checks import classes
 
