@@ -14,7 +14,7 @@ FLOORS = [  # a file imports only files of earlier floors
     {"__init__"},
     {"annotations", "files"},
     {"confusion", "patterns", "style"},
-    {"metrics", "agreement", "confidence", "annotators", "data", "diagnose", "fusion", "networks", "plots"},
+    {"metrics", "agreement", "asking", "confidence", "annotators", "data", "diagnose", "fusion", "networks", "plots"},
     {
         "runs",
         "widgets",

@@ -21,7 +21,7 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, coarse, costs, masks, matrices, people, pixels, plausible, recurrence
+from . import asking, classes, coarse, costs, masks, matrices, people, pixels, plausible, recurrence
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -85,6 +85,8 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "coarse-unmarked": coarse.unmarked,
     "coarse-shared": coarse.shared,
     "coarse-not-k": coarse.not_k,
+    "ask-budget": asking.ask_budget,
+    "ask-beliefs": asking.ask_beliefs,
 }
 
 
