@@ -3,11 +3,12 @@
 import json
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import bench, book
+from course_lib import bench, book, doctor
 from course_lib.cli import app
 
 
@@ -64,6 +65,41 @@ def test_doctor_names_python_torch_and_data(course):
     done = course("doctor")
     assert done.exit_code == 0
     assert all(word in done.output for word in ("Python", "torch", "5,000 digits", "chapters: "))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [("COURSE_DATA", "nowhere/at/all", "make it, or unset"), ("COURSE_DEVICE", "abacus", "unset COURSE_DEVICE")],
+)
+def test_doctor_says_how_to_mend_a_setting(course, monkeypatch, variable, value, says):
+    monkeypatch.setenv(variable, value)
+    done = course("doctor")
+    assert done.exit_code == 1 and f"to mend it: {says}" in done.output and value in done.output
+    assert "5,000 digits" in done.output
+
+
+def test_doctor_names_a_package_out_of_range_a_strange_kernel_a_full_disk_and_lost_data(monkeypatch):
+    def lost():
+        raise FileNotFoundError("mnist5k.npz is missing")
+
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: ["torch>=99", "no-such-package-here", "numpy>=1"])
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**29))
+    monkeypatch.setattr(doctor.data, "mnist5k", lost)
+    monkeypatch.setattr(
+        "jupyter_client.kernelspec.KernelSpecManager.get_kernel_spec",
+        lambda self, name: SimpleNamespace(argv=["/elsewhere/bin/python"]),
+    )
+    found = {one.what: one for one in doctor.findings()}
+    assert "wanted torch>=99 (here " in found["versions"].there and "no-such-package-here" in found["versions"].there
+    assert "numpy" not in found["versions"].there and "pip install -e ." in found["versions"].mend
+    assert "ipykernel install" in found["kernel"].mend and "free some" in found["disk"].mend
+    assert "git checkout -- data" in found["data"].mend and not found["chapters"].mend
+
+
+def test_doctor_survives_a_look_that_raises(monkeypatch):
+    monkeypatch.setattr(doctor, "disk", lambda: 1 / 0)
+    (found,) = [one for one in doctor.findings() if one.what == "disk"]
+    assert "ZeroDivisionError" in found.there and found.mend
 
 
 def test_doctor_without_chapters_says_to_clone(course, monkeypatch):
