@@ -73,7 +73,9 @@ class Annotations:
         for name, want in (("classes", self.n_classes), ("item_names", len(labels)), ("sources", len(labels))):
             put(name, tuple(getattr(self, name)))
             if getattr(self, name) and len(getattr(self, name)) != want:
-                raise ValueError(f"`{name}` must be none or {want} beside these labels; got {len(getattr(self, name))}.")
+                raise ValueError(
+                    f"`{name}` must be none or {want} beside these labels; got {len(getattr(self, name))}."
+                )
 
     @classmethod
     def from_csv(cls, path: str | Path, **options: Any) -> Annotations:
