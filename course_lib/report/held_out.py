@@ -1,7 +1,8 @@
 """Which model fits these annotators? The likelihood of labels that it did not see; no truth is needed.
 
-A fifth of the items, or of the pixels, is laid aside; in small tables each fifth in turn. The model learns its matrices from the rest, and then foretells
-each label laid aside from what the others said of the same item: log sum_j p(j | the others' labels) A[r, said, j].
+A fifth of the items, or of the pixels, is laid aside; in small tables each fifth in turn. The model learns its matrices
+from the rest, and foretells each label laid aside from what the others said of the same item:
+log sum_j p(j | the others' labels) A[r, said, j].
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from .. import plots, style
 from ..annotations import MISSING, Annotations
 from .analysis import Found, doubt
 
-ROWS, MATRICES, CLASSES, PICTURES = 40, 6, 12, 3
+ROWS, MATRICES, CLASSES, PICTURES = 25, 6, 12, 3
 """At most so many annotators in the table, matrices in the figure, classes in a matrix, doubtful masks."""
 
 
@@ -27,7 +27,7 @@ def html(data: Annotations, found: Found, name: str) -> str:
     )
     f, masks = found.summary, data.labels.ndim == 4
     shown = sorted(f["annotators"], key=lambda a: -a["labels"])[:ROWS]
-    picture = lambda figure: Markup(figure._repr_html_()) if figure else ""  # noqa: E731, S704  (it escapes its words)
+    picture = lambda figure: Markup(figure._repr_html_())  # noqa: E731  (it escapes its words)
     volumes = f["cases"] != f["items"]
     return page.render(
         f=f,
@@ -37,7 +37,7 @@ def html(data: Annotations, found: Found, name: str) -> str:
         num=lambda x: "–" if x is None else f"{x:.3f}",
         shown=sorted(shown, key=lambda a: -a["skill"]),
         skills=picture(_skills(shown, len(f["classes"]))),
-        matrices=picture(_matrices(data, found)),
+        matrices=Markup("").join(map(picture, _matrices(data, found))),
         doubts=Markup("").join(
             picture(figure) for figure in (_masks(data, found) if masks else [_doubts(data, found)])
         ),
@@ -62,18 +62,18 @@ def _skills(annotators: list[dict[str, Any]], L: int) -> style.Described:
     return style.described(fig, "The skill of each annotator; the numbers are in the table below.", alt)
 
 
-def _matrices(data: Annotations, found: Found) -> style.Described | None:
+def _matrices(data: Annotations, found: Found) -> list[style.Described]:
+    """Two matrices a figure, or three of two classes: more would print one number on another."""
     if data.n_classes > CLASSES:
-        return None
+        return []
     busy = sorted(range(data.n_annotators), key=lambda r: -found.summary["annotators"][r]["labels"])[:MATRICES]
-    busy = sorted(busy)
-    fig = plots.confusion_row(
-        found.A[busy],
-        [_plain(data.names[r]) for r in busy],
-        classes=[_plain(c, 8) for c in found.summary["classes"]],
-    )
-    which = f"the {len(busy)} annotators with most labels" if len(busy) < data.n_annotators else "every annotator"
-    return style.described(fig, f"How often {which} says a class (row), for each truth (column): columns sum to 1.")
+    names, classes = [_plain(name) for name in data.names], [_plain(c, 8) for c in found.summary["classes"]]
+    figures, step = [], 3 if data.n_classes == 2 else 2
+    for k in range(0, len(busy), step):
+        some = sorted(busy)[k : k + step]
+        fig = plots.confusion_row(found.A[some], [names[r] for r in some], classes=classes)
+        figures.append(style.described(fig, ", ".join(names[r] for r in some) + ": each column sums to 1."))
+    return figures
 
 
 @matplotlib.rc_context(style.STYLE)
@@ -108,7 +108,7 @@ def _masks(data: Annotations, found: Found) -> list[style.Described]:
             image=picture,
         )
         if not data.images.numel():
-            fig.axes[0].set_title("doubt (white: most)")
+            fig.axes[0].set_title("doubt", loc="left")
         caption = (
             f"{entry['item']}: what annotators drew, beside the fused mask. White is marked in both, blue only in the "
             "fused mask, orange only by the annotator."
