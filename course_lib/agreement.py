@@ -24,12 +24,13 @@ class Ratings(NamedTuple):
     alpha: float
 
 
-def ratings(said: Tensor, *, distance: str = "nominal") -> Ratings:
+def ratings(said: Tensor, *, distance: str = "nominal", times: Tensor | None = None) -> Ratings:
     """Fleiss' kappa and Krippendorff's alpha of said (N, R), whole numbers or MISSING, from how often each was said.
 
     kappa is of the items that all R rated, and asks only for same or not; alpha is of all that two or more rated,
     with `distance`: nominal, same or not, or interval, the squared difference, for scales.
     Both are of readers who may be others from item to item. Source: Fleiss 1971, Krippendorff 2011.
+    times (N,): how often each row occurs, once by default; pixels are many, and their patterns few.
     Raises: ValueError if nothing can be compared.
 
     >>> ratings(torch.tensor([[1, 1, 1], [2, 2, 2], [1, 2, 2]])).exact.__round__(3)
@@ -39,23 +40,25 @@ def ratings(said: Tensor, *, distance: str = "nominal") -> Ratings:
         raise ValueError(f"`distance` must be one of {DISTANCES}; got {distance!r}.")
     if said.ndim != 2 or said.is_floating_point():
         raise ValueError(f"`said` must be whole numbers (N, R), one column a reader; got {tuple(said.shape)}.")
-    shared = said[(said != MISSING).sum(1) >= 2]
+    several = (said != MISSING).sum(1) >= 2
+    shared, R = said[several], said.shape[1]
     if not len(shared):
         raise ValueError("no item was rated by two readers, so there is nothing to agree on.")
     values = shared[shared != MISSING].unique().double()  # (L,)
     if len(values) == 1:
         return Ratings(1.0, float("nan"), float("nan"))  # all say the same of everything: chance would, too
+    n = torch.ones(len(shared), dtype=torch.double) if times is None else times[several].double()
     counts = torch.stack([(shared == value).sum(1) for value in values], 1).double()  # (N, L)
     rated, same = counts.sum(1), (counts**2).sum(1)  # (N,): ratings of an item, and their pairs that say the same
-    exact = (same - rated).sum() / (rated * (rated - 1)).sum()
-    everybody, R = rated == said.shape[1], said.shape[1]
-    shares = counts[everybody].sum(0) / counts[everybody].sum()  # (L,); NaN, as kappa then, where nobody is everybody
-    observed, chance = ((same[everybody] - R) / (R * (R - 1))).mean(), (shares**2).sum()
+    exact = (n * (same - rated)).sum() / (n * rated * (rated - 1)).sum()
+    whole = n * (rated == R)  # (N,); kappa is NaN where no item was rated by everybody
+    share = whole @ counts / (whole.sum() * R)  # (L,)
+    observed, chance = whole @ ((same - R) / (R * (R - 1))) / whole.sum(), (share**2).sum()
     kappa = (observed - chance) / (1 - chance)
-    squared = lambda n: 2 * (n.sum(-1) * (n * values**2).sum(-1) - (n * values).sum(-1) ** 2)  # noqa: E731
-    apart = squared if distance == "interval" else lambda n: n.sum(-1) ** 2 - (n**2).sum(-1)  # over ordered pairs
-    total = counts.sum(0)  # (L,)
-    alpha = 1 - (apart(counts) / (rated - 1)).sum() / (apart(total) / (total.sum() - 1))
+    squared = lambda c: 2 * (c.sum(-1) * (c * values**2).sum(-1) - (c * values).sum(-1) ** 2)  # noqa: E731
+    apart = squared if distance == "interval" else lambda c: c.sum(-1) ** 2 - (c**2).sum(-1)  # over ordered pairs
+    total = n @ counts  # (L,)
+    alpha = 1 - (n * apart(counts) / (rated - 1)).sum() / (apart(total) / (total.sum() - 1))
     return Ratings(float(exact), float(kappa), float(alpha))
 
 

@@ -82,3 +82,11 @@ def test_kappa_and_alpha_are_those_of_nltk(distance):
     said = said[(said != M).sum(1) >= 2]
     far = {"nominal": binary_distance, "interval": interval_distance}[distance]
     assert ratings(said, distance=distance).alpha == pytest.approx(told(said, far).alpha())
+
+
+def test_a_row_that_occurs_three_times_counts_as_three_rows():
+    said = torch.tensor([[0, 1, 1], [2, 2, M], [0, 0, 0], [1, 2, 1]])
+    times = torch.tensor([3, 1, 2, 1])
+    for distance in ("nominal", "interval"):
+        repeated = ratings(said.repeat_interleave(times, 0), distance=distance)
+        assert ratings(said, distance=distance, times=times) == pytest.approx(repeated)

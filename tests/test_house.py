@@ -34,8 +34,8 @@ FLOORS = [  # a file imports only files of earlier floors
     {"fundus", "strokes", "training", "sliders"},
     {"methods", "propagation"},
     {"experiments", "paint"},
-    {"checks", "bench", "book"},
-    {"edition", "report"},
+    {"checks", "bench", "book", "report"},
+    {"edition"},
     {"cli"},
 ]
 

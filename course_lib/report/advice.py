@@ -86,11 +86,11 @@ def _about_doubt(found: dict[str, Any]) -> list[str]:
     what = "pixels lie in doubt; the pictures of this report show where" if found["kind"] == "masks" else "items"
     if found["kind"] == "masks":
         return [f"{share:.1%} of the {what}. Show these to an expert first."] if share > 0 else []
-    if share <= 0.02:
+    if share <= 0.005:
         return []
     return [
-        f"{share:.0%} of the {what} are in doubt (the fused label is wrong with a probability above 0.2). Ask for one "
-        "more label of these first, by the annotators of the highest skill (chapter 20)."
+        f"{share:.1%} of the {what} are in doubt ({found['doubt']}). Ask for one more label of these first, by the "
+        "annotators of the highest skill (chapter 20)."
     ]
 
 

@@ -16,6 +16,7 @@ from ..annotations import MISSING, Annotations
 from ..confusion import dominance, skills
 from ..diagnose import identifiability_warnings
 from ..metrics import accuracy, pairwise_dice
+from ..patterns import Patterns
 from . import advice
 from .held_out import (
     CASES,
@@ -33,6 +34,12 @@ from .held_out import (
 
 DOUBTED = 20
 """So many items, those most in doubt, are listed."""
+
+DOUBT = (
+    "the fused label is wrong with a probability above 0.2, if the model is right",
+    "more than a fifth of the labels speak against the vote",
+)
+"""What it means that an item is in doubt: by a model, and by the vote, which knows shares and no probabilities."""
 
 FEW = 40
 """Up to so many annotators are compared pair by pair."""
@@ -61,8 +68,6 @@ def analyse(data: Annotations) -> Found:
     cases = cases_of(data)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        rows = data.labels.movedim(1, -1).flatten(0, -2) if masks else data.labels  # (items or pixels, R)
-        rows = rows[(rows != MISSING).any(1)]
         each = fusion.staple(data.labels, data.n_classes, pooled=True) if masks else _dawid_skene(data.labels, data)
         A = each.A[0] if masks else each.A
         window = _window(data)
@@ -75,14 +80,15 @@ def analyse(data: Annotations) -> Found:
         "cases": len(cases),
         "classes": list(data.classes) or [str(k) for k in range(data.n_classes)],
         "labels": int(_labelled(data).sum()),
-        "agreement": _agreement(data, rows),
+        "agreement": _agreement(data),
         "annotators": _annotators(data, A, p),
         "matrices": {name: matrix.tolist() for name, matrix in zip(data.names, A, strict=True)},
         "dominance": dominance(A),
         "warnings": identifiability_warnings(data, A) + list(dict.fromkeys(str(w.message) for w in heard)),
-        "held_out": [{**asdict(fit), "in_words": IN_WORDS[fit.model]} for fit in fits],
+        "held_out": [{**asdict(fit), "half": _number(fit.half), "in_words": IN_WORDS[fit.model]} for fit in fits],
         "fused_by": chosen,
         "fused": _certainty(data, p),
+        "doubt": DOUBT[chosen == VOTE],
         "in_doubt": _in_doubt(data, p),
         "accuracy_on_given_truth": _accuracy(data, p, each),
     }
@@ -135,9 +141,13 @@ def _labelled(data: Annotations) -> Tensor:
     return data.observed.flatten(2).any(2) if data.labels.ndim == 4 else data.observed
 
 
-def _agreement(data: Annotations, rows: Tensor) -> dict[str, Any]:
+def _agreement(data: Annotations) -> dict[str, Any]:
+    said, times = data.labels, None
+    if said.ndim == 4:
+        patterns = Patterns(said, data.n_classes)
+        said, times = torch.from_numpy(patterns.table), torch.from_numpy(patterns.counts()[:, 0])
     try:
-        exact, kappa, alpha = ratings(rows)
+        exact, kappa, alpha = ratings(said, times=times)
     except ValueError:
         exact = kappa = alpha = float("nan")
     found = {

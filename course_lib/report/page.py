@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from .. import plots, style
 from ..annotations import MISSING, Annotations
 from .analysis import Found, doubt
+from .held_out import VOTE
 
 ROWS, MATRICES, CLASSES, PICTURES = 25, 6, 12, 3
 """At most so many annotators in the table, matrices in the figure, classes in a matrix, doubtful masks."""
@@ -83,10 +84,11 @@ def _doubts(data: Annotations, found: Found) -> style.Described:
     fig = Figure(figsize=(style.WIDTH, 2.6), layout="constrained")
     ax = fig.subplots()
     ax.bar(edges[:-1], counts, width=0.05, align="edge", color=style.BASELINES[1], edgecolor=style.INK)
-    ax.set(xlabel="probability that the fused label is wrong", ylabel="items", xlim=(0, max(0.55, wrong.max() + 0.05)))
+    what = "share of labels against the vote" if found.summary["fused_by"] == VOTE else "probability that it is wrong"
+    ax.set(xlabel=f"of the fused label: {what}", ylabel="items", xlim=(0, max(0.55, wrong.max() + 0.05)))
     alt = (
-        f"Histogram of the probability that an item's fused label is wrong: {np.mean(wrong < 0.05):.0%} of items lie "
-        f"below 0.05, {np.mean(wrong > 0.2):.0%} above 0.2."
+        f"Histogram over items of the fused label's {what}: {np.mean(wrong < 0.05):.0%} of items lie below 0.05, "
+        f"{np.mean(wrong > 0.2):.0%} above 0.2."
     )
     return style.described(fig, "How sure the fused labels are.", alt)
 
