@@ -32,8 +32,8 @@ from .held_out import (
     smoothing_for,
 )
 
-DOUBTED = 20
-"""So many items, those most in doubt, are listed."""
+DOUBTED, CERTAIN = 20, 0.01
+"""So many items, those most in doubt, are listed, but none whose doubt is less than this."""
 
 DOUBT = (
     "the fused label is wrong with a probability above 0.2, if the model is right",
@@ -213,6 +213,8 @@ def _in_doubt(data: Annotations, p: Tensor) -> list[dict[str, Any]]:
     classes = data.classes or [str(k) for k in range(data.n_classes)]
     found = []
     for n in wrong.argsort(descending=True, stable=True)[:DOUBTED].tolist():
+        if wrong[n] < CERTAIN:
+            break
         entry = {"index": n, "item": str(data.item_names[n] if data.item_names else n)}
         if data.labels.ndim == 4:
             marked = int((p[n].argmax(0) > 0).sum())
