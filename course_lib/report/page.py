@@ -67,7 +67,8 @@ def _matrices(data: Annotations, found: Found) -> list[style.Described]:
     """Two matrices a figure, or three of two classes: more would print one number on another."""
     if data.n_classes > CLASSES:
         return []
-    busy = sorted(range(data.n_annotators), key=lambda r: -found.summary["annotators"][r]["labels"])[:MATRICES]
+    R = data.n_annotators
+    busy = sorted(range(R), key=lambda r: -found.summary["annotators"][r]["labels"])[: MATRICES if R <= MATRICES else 4]
     names, classes = [_plain(name) for name in data.names], [_plain(c, 8) for c in found.summary["classes"]]
     figures, step = [], 3 if data.n_classes == 2 else 2
     for k in range(0, len(busy), step):
