@@ -44,11 +44,13 @@ def ratings(said: Tensor, *, distance: str = "nominal", times: Tensor | None = N
     shared, R = said[several], said.shape[1]
     if not len(shared):
         raise ValueError("no item was rated by two readers, so there is nothing to agree on.")
-    values = shared[shared != MISSING].unique().double()  # (L,)
+    item, reader = (shared != MISSING).nonzero(as_tuple=True)
+    values, code = shared[item, reader].unique(return_inverse=True)  # (L,)
     if len(values) == 1:
         return Ratings(1.0, float("nan"), float("nan"))  # all say the same of everything: chance would, too
     n = torch.ones(len(shared), dtype=torch.double) if times is None else times[several].double()
-    counts = torch.stack([(shared == value).sum(1) for value in values], 1).double()  # (N, L)
+    counts = torch.bincount(item * len(values) + code, minlength=len(shared) * len(values))
+    counts, values = counts.reshape(len(shared), -1).double(), values.double()  # (N, L)
     rated, same = counts.sum(1), (counts**2).sum(1)  # (N,): ratings of an item, and their pairs that say the same
     exact = (n * (same - rated)).sum() / (n * rated * (rated - 1)).sum()
     whole = n * (rated == R)  # (N,); kappa is NaN where no item was rated by everybody

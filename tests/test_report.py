@@ -109,12 +109,12 @@ def test_what_an_annotator_says_is_foretold_from_the_others_by_hand():
     prior, labels = torch.tensor([[0.6, 0.4]]), torch.tensor([[0, 1], [0, MISSING]])
     p = _left_out(A[None], prior, labels).exp()
     # of the first annotator, after the second said 1: truths .6 x .3 and .4 x .6
-    assert float(p[0, 0]) == pytest.approx((0.18 * 0.9 + 0.24 * 0.2) / 0.42)
-    assert float(p[0, 1]) == pytest.approx((0.54 * 0.3 + 0.08 * 0.6) / 0.62)
-    assert float(p[1, 0]) == pytest.approx(0.6 * 0.9 + 0.4 * 0.2)  # nobody else spoke: the prior
-    voted = _by_vote(A.double().log(), labels, 2).exp()
-    assert float(voted[0, 0]) == pytest.approx(0.2) and float(voted[0, 1]) == pytest.approx(0.3)
-    assert float(voted[1, 0]) == pytest.approx((0.9 + 0.2) / 2)
+    assert float(p[0]) == pytest.approx((0.18 * 0.9 + 0.24 * 0.2) / 0.42)
+    assert float(p[1]) == pytest.approx((0.54 * 0.3 + 0.08 * 0.6) / 0.62)
+    assert float(p[2]) == pytest.approx(0.6 * 0.9 + 0.4 * 0.2)  # nobody else spoke: the prior
+    voted = _by_vote(A.double().log(), labels).exp()
+    assert float(voted[0]) == pytest.approx(0.2) and float(voted[1]) == pytest.approx(0.3)
+    assert float(voted[2]) == pytest.approx((0.9 + 0.2) / 2)
 
 
 def test_each_matrix_where_annotators_differ_one_where_they_do_not_and_chance_where_nobody_looks():

@@ -48,7 +48,7 @@ def _about_agreement(found: dict[str, Any]) -> list[str]:
 
 def _about_annotators(found: dict[str, Any]) -> list[str]:
     L, told = len(found["classes"]), []
-    enough = [a for a in found["annotators"] if a["labels"] >= (L if found["kind"] == "classes" else 1)]
+    enough = [a for a in found["annotators"] if a["labels"] >= (10 * L if found["kind"] == "classes" else 1)]
     guess = [a["name"] for a in enough if abs(a["skill"] - 1 / L) <= 0.1]
     if guess:
         told.append(

@@ -8,16 +8,15 @@ log sum_j p(j | the others' labels) A[r, said, j].
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from .. import fusion
 from ..annotations import MISSING, Annotations
-from ..confusion import count_matrices, log, said_rows
+from ..confusion import log
 from ..networks import seeded
 
 CHANCE, VOTE, SHARED, EACH = "class shares", "vote", "one shared matrix", "a matrix for each annotator"
@@ -64,8 +63,8 @@ def compare_labels(data: Annotations) -> list[Fit]:
         rest = torch.cat(seen[:k] + seen[k + 1 :])
         for name, scored in _plain(rest, L, aside).items():
             scores[name].append(scored)
-    observed = torch.cat(seen[:turns]) != MISSING
-    return _ranked({name: torch.cat(parts) for name, parts in scores.items()}, observed, torch.arange(len(observed)))
+    aside = torch.cat(seen[:turns])
+    return _ranked({name: torch.cat(parts) for name, parts in scores.items()}, aside, torch.arange(len(aside)))
 
 
 def compare_masks(data: Annotations, cases: Sequence[slice], *, window: int) -> list[Fit]:
@@ -94,7 +93,7 @@ def compare_masks(data: Annotations, cases: Sequence[slice], *, window: int) -> 
     owner = torch.empty(len(labels), dtype=torch.long)
     for k, where in enumerate(cases):
         owner[where] = k
-    return _ranked(scores, hidden != MISSING, owner[n] if len(cases) >= 5 else n)
+    return _ranked(scores, hidden, owner[n] if len(cases) >= 5 else n)
 
 
 def choice(fits: Sequence[Fit]) -> str:
@@ -122,20 +121,35 @@ def fuse_cases(labels: Tensor, n_classes: int, cases: Sequence[slice]) -> fusion
     )
 
 
-def vote(labels: Tensor, n_classes: int) -> Tensor:
-    """(N, L): the class that most said, shared by those that tie."""
-    shares = fusion.mean_label(labels, n_classes)
-    most = (shares == shares.max(1, keepdim=True).values).double()
-    return most / most.sum(1, keepdim=True)
+def _spoken(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(K,) three times: item, annotator and label of each label that there is. A crowd's table is nearly all gaps."""
+    n, r = (labels != MISSING).nonzero(as_tuple=True)
+    return n, r, labels[n, r]
+
+
+def _votes(labels: Tensor, L: int) -> Tensor:
+    """(N, L): how often each class was said of an item."""
+    n, _, said = _spoken(labels)
+    return torch.bincount(n * L + said, minlength=len(labels) * L).reshape(-1, L).double()
+
+
+def _winners(votes: Tensor) -> Tensor:
+    """The class that most said has probability 1, or an equal part of it with those that tie."""
+    most = (votes == votes.max(-1, keepdim=True).values).double()
+    return most / most.sum(-1, keepdim=True)
 
 
 def _plain(rest: Tensor, L: int, aside: Tensor) -> dict[str, Tensor]:
-    """The models that know no place: learned from labels `rest` (N, R), scores of the labels `aside` (M, R)."""
-    few = smoothing_for(L)
-    shares = torch.stack([(rest == k).sum() for k in range(L)]).double() + few
-    found = {CHANCE: log(shares / shares.sum())[aside.clamp(min=0)]}
-    voted = count_matrices(rest, vote(rest, L), smoothing=few)
-    found[VOTE] = _by_vote(log(voted), aside, L)
+    """The models that know no place: learned from labels `rest` (N, R); (K,) scores of the labels in `aside` (M, R)."""
+    few, (n, r, said), spoken = smoothing_for(L), _spoken(rest), _spoken(aside)[2]
+    shares = torch.bincount(said, minlength=L).double() + few
+    counts = torch.zeros(rest.shape[1] * L, L, dtype=torch.double)
+    counts.index_add_(0, r * L + said, _winners(_votes(rest, L))[n])
+    counts = counts.unflatten(0, (-1, L)) + few  # (R, L, L), as confusion.count_matrices
+    found = {
+        CHANCE: log(shares / shares.sum())[spoken],
+        VOTE: _by_vote(log(counts / counts.sum(1, keepdim=True)), aside),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name, people in ((SHARED, [0] * rest.shape[1]), (EACH, None)):
@@ -145,48 +159,36 @@ def _plain(rest: Tensor, L: int, aside: Tensor) -> dict[str, Tensor]:
 
 
 def _left_out(A: Tensor, prior: Tensor, labels: Tensor) -> Tensor:
-    """Log-likelihood of each label (M, R), given the other labels of its item: A (M|1, R, L, L), prior (M|1, L)."""
+    """(K,): log-likelihood of each label in labels (M, R), row by row, given the other labels of its item.
 
-    def score(log_A: Tensor, log_prior: Tensor, part: Tensor) -> Tensor:
-        rows = torch.where((part != MISSING)[:, :, None], said_rows(log_A, part), 0)  # (M, R, L)
-        others = ((log_prior + rows.sum(1))[:, None] - rows).log_softmax(2)
-        return (others + rows).logsumexp(2)
+    A (M|1, R, L, L), prior (M|1, L).
+    """
+    n, r, said = _spoken(labels)
+    of = n if len(A) > 1 else torch.zeros_like(n)
+    rows = log(A[of, r, said].double())  # (K, L)
+    total = log(prior.double()).expand(len(labels), -1).index_add(0, n, rows)
+    return ((total[n] - rows).log_softmax(1) + rows).logsumexp(1)
 
-    return _in_parts(score, log(A.double()), log(prior.double()), labels)
 
-
-def _by_vote(log_A: Tensor, labels: Tensor, L: int) -> Tensor:
+def _by_vote(log_A: Tensor, labels: Tensor) -> Tensor:
     """As `_left_out`, where the truth is the vote of the others, and any class where there are no others."""
-
-    def score(log_A: Tensor, part: Tensor) -> Tensor:
-        one = torch.stack([part == k for k in range(L)], 2).double()  # (M, R, L)
-        others = one.sum(1, keepdim=True) - one
-        most = (others == others.max(2, keepdim=True).values).double()
-        return (log(most / most.sum(2, keepdim=True)) + said_rows(log_A, part)).logsumexp(2)
-
-    return _in_parts(score, log_A[None], labels)
+    n, r, said = _spoken(labels)
+    others = _votes(labels, log_A.shape[-1])[n]  # (K, L)
+    others[torch.arange(len(n)), said] -= 1
+    return (log(_winners(others)) + log_A[r, said]).logsumexp(1)
 
 
-def _in_parts(score: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """score(...) over few items at a time, so that items x annotators x classes stay in memory."""
-    labels, L = tensors[-1], tensors[0].shape[-1]
-    step = max(1, CELLS // (labels.shape[1] * L))
-    pick = lambda x, k: x if len(x) == 1 and len(labels) > 1 else x[k : k + step]  # noqa: E731
-    return torch.cat([score(*(pick(x, k) for x in tensors)) for k in range(0, len(labels), step)])
-
-
-def _ranked(scores: dict[str, Tensor], observed: Tensor, owner: Tensor) -> list[Fit]:
-    """Best first. scores (M, R) of each model; `owner` (M,): items of one owner are not independent."""
-    total = {name: torch.where(observed, score, 0).sum(1) for name, score in scores.items()}  # (M,)
-    count = observed.sum(1).double()
-    mean = {name: float(s.sum() / count.sum()) for name, s in total.items()}
+def _ranked(scores: dict[str, Tensor], labels: Tensor, owner: Tensor) -> list[Fit]:
+    """Best first. scores (K,) of the labels (M, R); `owner` (M,): items of one owner are not independent."""
+    owner = owner[_spoken(labels)[0]]  # (K,)
+    mean = {name: float(score.mean()) for name, score in scores.items()}
     best = max(mean, key=mean.get)
     groups, per = len(owner.unique()), int(owner.max()) + 1
     found = []
     for name, score in mean.items():
         behind = mean[best] - score
-        off = total[best] - total[name] - behind * count
+        off = scores[best] - scores[name] - behind
         summed = torch.zeros(per, dtype=torch.double).index_add_(0, owner, off)
-        half = 1.96 * float(summed.square().sum().sqrt() / count.sum()) if groups >= 5 else float("nan")
-        found.append(Fit(name, score, behind, half if np.isfinite(half) else float("nan")))
+        half = 1.96 * float(summed.square().sum().sqrt()) / len(off) if groups >= 5 else float("nan")
+        found.append(Fit(name, score, behind, half))
     return sorted(found, key=lambda fit: -fit.score)
