@@ -18,6 +18,7 @@ from .analysis import Found, analyse
 __all__ = ["Found", "analyse", "read", "report", "write"]
 
 MARK = ".made-by-course"
+MANY = 20_000
 MARGIN = 8
 """Voxels kept round what anybody marked."""
 
@@ -72,7 +73,8 @@ def write(data: Annotations, found: Found, out: str | Path, *, name: str = "your
     part = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
         (part / "report.html").write_text(text, encoding="utf-8", newline="\n")
-        content = json.dumps(_plain(found.summary), indent=1, ensure_ascii=False, allow_nan=False)
+        lines = 1 if found.A.numel() < MANY else None  # a crowd's matrices would be a million lines
+        content = json.dumps(_plain(found.summary), indent=lines, ensure_ascii=False, allow_nan=False)
         (part / "report.json").write_text(content + "\n", encoding="utf-8", newline="\n")
         if data.labels.ndim == 2:
             tables.write_fused(part / "fused.csv", data, found.p)
@@ -91,9 +93,11 @@ def write(data: Annotations, found: Found, out: str | Path, *, name: str = "your
 
 
 def _plain(value: Any) -> Any:
-    """Without NaN, which JSON does not know."""
+    """Without NaN, which JSON does not know, and in six digits."""
     if isinstance(value, dict):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

@@ -168,9 +168,11 @@ def _annotators(data: Annotations, A: Tensor, p: Tensor) -> list[dict[str, Any]]
     """Of each annotator: how many labels, skill, agreement with the fused truth, the worst confusion."""
     given, skill, fused = _labelled(data).sum(0).tolist(), skills(A).tolist(), p.argmax(1)
     classes = data.classes or [str(k) for k in range(data.n_classes)]
+    n, r, *place = data.observed.nonzero(as_tuple=True)
+    same = (data.labels[n, r, *place] == fused[n, *place]).double()
+    agrees = torch.bincount(r, weights=same, minlength=data.n_annotators) / torch.bincount(r, minlength=len(given))
     found = []
     for r, name in enumerate(data.names):
-        said, seen = data.labels[:, r], data.labels[:, r] != MISSING
         off = A[r] - 2 * torch.eye(data.n_classes, dtype=A.dtype)
         i, j = divmod(int(off.argmax()), data.n_classes)
         found.append(
@@ -179,11 +181,12 @@ def _annotators(data: Annotations, A: Tensor, p: Tensor) -> list[dict[str, Any]]
                 "labels": given[r],
                 "skill": skill[r],
                 "diagonal": A[r].diagonal().tolist(),
-                "agrees_with_fused": _number((said == fused)[seen].double().mean()),
+                "agrees_with_fused": _number(agrees[r]),
                 "worst_confusion": {"says": classes[i], "truth": classes[j], "probability": float(A[r, i, j])},
             }
         )
         if data.labels.ndim == 4:
+            said, seen = data.labels[:, r], data.observed[:, r]
             area = float((fused > 0)[seen].sum())
             found[-1]["area_ratio"] = float((said > 0).sum()) / area if area else None
     return found
