@@ -154,6 +154,14 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, monkeypatch):
     refused(["t.csv", "--out", "thesis"], "thesis is not empty and was not made by `course`", tmp_path)
 
 
+def test_a_report_among_the_masks_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole(tmp_path / "m")
+    refused(["m", "--out", "m/report"], "would be read as an annotator's folder", tmp_path)
+    monkeypatch.chdir(tmp_path / "m")
+    assert CliRunner().invoke(app, ["report", "."]).exit_code == 0  # .course is no annotator
+
+
 def test_what_fails_while_it_is_written_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text(GOOD)

@@ -112,6 +112,7 @@ socket.socket.connect = refuse
 import matplotlib
 rc = dict(matplotlib.rcParams)
 from course_lib import annotators, book, checks, cli, confusion, data, edition, experiments, fusion, metrics, networks
+from course_lib import report
 from course_lib import mask_annotators, observers, plots, scenes, sliders, training, widgets
 from course_lib.checks import classes
 from course_lib.methods import trace
@@ -172,11 +173,13 @@ def wheel(tmp_path_factory):
 def test_an_installed_wheel_has_its_data_results_and_pages_from_any_folder(wheel, tmp_path):
     probe = """
 import course_lib, sys
+from pathlib import Path
 assert course_lib.__file__.startswith(sys.argv[1]), course_lib.__file__
 from course_lib import book, data
 from course_lib.experiments import claims
 assert len(data.mnist5k().images) == 5000 and len(claims.claims()) >= 8 and claims.table("002")
 assert "GPU" in str(book.card(3))
+assert (Path(course_lib.__file__).parent / "report/page.html").is_file()
 try:
     book.chapters()
 except book.BookError as error:

@@ -18,9 +18,8 @@ from .analysis import Found, analyse
 __all__ = ["Found", "analyse", "read", "report", "write"]
 
 MARK = ".made-by-course"
-MANY = 20_000
-MARGIN = 8
-"""Voxels kept round what anybody marked."""
+MARGIN, MANY = 8, 20_000
+"""Voxels kept round what anybody marked; numbers in matrices from which on the JSON file is one line."""
 
 
 def report(
@@ -37,6 +36,9 @@ def report(
     Raises: FileNotFoundError, ValueError, ImportError for what cannot be read; FileExistsError if `out` is not ours.
     """
     check_out(Path(out))
+    inside, place = Path(path).expanduser().resolve(), Path(out).resolve()
+    if place.is_relative_to(inside) and not place.relative_to(inside).as_posix().startswith("."):
+        raise ValueError(f"{out} lies inside {path}, and would be read as an annotator's folder the next time.")
     data = read(path, classes=classes, missing=missing, encoding=encoding)
     return write(data, analyse(data), out, name=Path(path).absolute().name)
 

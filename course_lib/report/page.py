@@ -64,18 +64,17 @@ def _skills(annotators: list[dict[str, Any]], L: int) -> style.Described:
 
 
 def _matrices(data: Annotations, found: Found) -> list[style.Described]:
-    """Two matrices a figure, or three of two classes: more would print one number on another."""
+    """Of those with most labels; none where the classes are too many to draw."""
     if data.n_classes > CLASSES:
         return []
     R = data.n_annotators
     busy = sorted(range(R), key=lambda r: -found.summary["annotators"][r]["labels"])[: MATRICES if R <= MATRICES else 4]
-    names, classes = [_plain(name) for name in data.names], [_plain(c, 8) for c in found.summary["classes"]]
-    figures, step = [], 3 if data.n_classes == 2 else 2
-    for k in range(0, len(busy), step):
-        some = sorted(busy)[k : k + step]
-        fig = plots.confusion_row(found.A[some], [names[r] for r in some], classes=classes)
-        figures.append(style.described(fig, ", ".join(names[r] for r in some) + ": each column sums to 1."))
-    return figures
+    fig = plots.confusion_row(
+        found.A[sorted(busy)],
+        [_plain(data.names[r]) for r in sorted(busy)],
+        classes=[_plain(c, 8) for c in found.summary["classes"]],
+    )
+    return [style.described(fig, "What each annotator says, for each truth: a column sums to 1.")]
 
 
 @matplotlib.rc_context(style.STYLE)
