@@ -56,20 +56,8 @@ def read_masks(
     Raises: FileNotFoundError, ImportError, or ValueError that names the file; see tests/test_broken_input.py.
     """
     root = Path(root).expanduser()
-    if not root.is_dir():
-        raise FileNotFoundError(f"wanted a folder that holds one folder of masks an annotator; {root} is none.")
-    folders = sorted((p for p in root.iterdir() if p.is_dir() and p.name[0] != "."), key=lambda p: natural(p.name))
-    annotators = {p.name: _files(p) for p in folders if p.name.lower() not in IMAGES}
-    if not annotators:
-        raise FileNotFoundError(
-            f"{root} holds no folder; wanted one for each annotator, such as {root.name}/alice/case1.png."
-        )
-    pictures = _pictures(root, folders, images)
-    names = sorted({case for files in annotators.values() for case in files}, key=natural)
-    if pictures is not None and (odd := set(names) ^ set(pictures)):
-        one = min(odd, key=natural)
-        lacks = "a picture but no mask" if one in pictures else "masks but no picture"
-        raise ValueError(f"{root}: {one} has {lacks}; pictures and masks must have the same names.")
+    annotators, pictures = _annotators(root, images)
+    names = sorted({case for paths in annotators.values() for case in paths}, key=natural)
     cases, said, seen = [], [], []
     for name in names:
         case, masks = _case(
@@ -123,6 +111,25 @@ def write_masks(folder: str | Path, data: Annotations, masks: Tensor) -> list[Pa
 def to_sitk(data: Annotations, masks: Tensor) -> dict[str, Any]:
     """Masks (N, H, W) of the items of `read_masks` as SimpleITK images by the name of the case, in their geometry."""
     return {case.name: to_image(case, volume) for case, volume in _volumes(data, masks)}
+
+
+def _annotators(root: Path, images: str | Path | None) -> tuple[dict[str, dict[str, Path]], dict[str, Path] | None]:
+    """Each annotator's files by the name of the case, and the pictures', if there are any."""
+    if not root.is_dir():
+        raise FileNotFoundError(f"wanted a folder that holds one folder of masks an annotator; {root} is none.")
+    folders = sorted((p for p in root.iterdir() if p.is_dir() and p.name[0] != "."), key=lambda p: natural(p.name))
+    annotators = {p.name: _files(p) for p in folders if p.name.lower() not in IMAGES}
+    if not annotators:
+        raise FileNotFoundError(
+            f"{root} holds no folder; wanted one for each annotator, such as {root.name}/alice/case1.png."
+        )
+    pictures = _pictures(root, folders, images)
+    names = {case for files in annotators.values() for case in files}
+    if pictures is not None and (odd := names ^ set(pictures)):
+        one = min(odd, key=natural)
+        lacks = "a picture but no mask" if one in pictures else "masks but no picture"
+        raise ValueError(f"{root}: {one} has {lacks}; pictures and masks must have the same names.")
+    return annotators, pictures
 
 
 def _files(folder: Path) -> dict[str, Path]:

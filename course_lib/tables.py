@@ -25,8 +25,8 @@ COLUMNS = {
 }
 """What the columns of a table may be called, in any case; crowd-kit's are task, worker, label."""
 
-BLANK = ("", "nan", "na", "n/a", "none", "null")
-"""A cell of any of these, in any case, is no label."""
+BLANK = ("", "nan", "na", "n/a")
+"""A cell of any of these, in any case, is no label. Not `none`: in medicine that is often a finding."""
 
 CELLS = 100_000_000
 """Items times annotators, beyond which labels do not fit the memory of a usual machine."""
@@ -53,23 +53,9 @@ def read_labels(
     """
     path = Path(path).expanduser()
     header, rows, lines = _table(path, encoding)
-    place = {
-        kind: _column(path, header, kind, name)
-        for kind, name in (("item", item), ("annotator", annotator), ("label", label), ("truth", None))
-    }
+    place = _places(path, header, {"item": item, "annotator": annotator, "label": label, "truth": None})
     absent = {word.strip().lower() for word in (*BLANK, *missing)} - {str(c).lower() for c in classes}
-    long = place["annotator"] is not None and place["label"] is not None
-    if not long and (place["annotator"], place["label"]) != (None, None):
-        lacks = "annotator" if place["annotator"] is None else "label"
-        raise ValueError(
-            f"{path} has no column for the {lacks}, one of {', '.join(COLUMNS[lacks])}; its columns are "
-            f"{', '.join(header)}. Say {lacks}=..., the name of that column."
-        )
-    if place["item"] is None:
-        raise ValueError(
-            f"{path} has no column for the item, one of {', '.join(COLUMNS['item'])}; its columns are "
-            f"{', '.join(header)}. Say item=..., the name of that column."
-        )
+    long = place["annotator"] is not None
     read = _long if long else _wide
     items, names, n, r, said, where = read(path, header, rows, lines, place)
     gap = [word.lower() in absent for word in said]
@@ -81,8 +67,7 @@ def read_labels(
     code = _codes(path, known, [w for w, g in zip(truths, no_truth, strict=True) if not g], classes, where, gap)
     labels = np.full((len(items), len(names)), MISSING)
     n, r = np.asarray(n), np.asarray(r)
-    values = np.array([MISSING if g else code[w] for w, g in zip(said, gap, strict=True)])
-    labels[n, r] = values
+    labels[n, r] = [MISSING if g else code[w] for w, g in zip(said, gap, strict=True)]
     found = list(dict.fromkeys(sorted(code.values())))
     shown = list(map(str, classes)) or [min((w for w, c in code.items() if c == k), key=len) for k in found]
     truth = None
@@ -131,6 +116,19 @@ def _table(path: Path, encoding: str) -> tuple[list[str], list[list[str]], list[
     if twice or "" in header:
         raise ValueError(f"{path} has columns without a name or of one name ({', '.join(sorted(twice)) or 'empty'}).")
     return header, rows, lines
+
+
+def _places(path: Path, header: list[str], named: dict[str, str | None]) -> dict[str, int | None]:
+    """Which column holds the items, annotators, labels and truth. Raises ValueError for half of a long table."""
+    place = {kind: _column(path, header, kind, name) for kind, name in named.items()}
+    wanted = ("item",) if place["annotator"] is place["label"] is None else ("annotator", "label", "item")
+    for kind in wanted:
+        if place[kind] is None:
+            raise ValueError(
+                f"{path} has no column for the {kind}, one of {', '.join(COLUMNS[kind])}; its columns are "
+                f"{', '.join(header)}. Rename it, or say {kind}=... to Annotations.from_csv."
+            )
+    return place
 
 
 def _column(path: Path, header: list[str], kind: str, name: str | None) -> int | None:

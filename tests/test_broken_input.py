@@ -110,6 +110,10 @@ FOLDERS = {
     ),
     "blank masks": (pair(SQUARE * 0, SQUARE * 0), "are blank: nobody marked anything"),
     "four axes": (pair(SQUARE, np.zeros((2, 2, 12, 10), np.uint8), ".npy"), "wanted (H, W), or (D, H, W)"),
+    "other names in each folder": (
+        lambda root: [saved(root / f"{who}/c1_{who}.png", SQUARE) for who in ("al", "bo")],
+        "no case has masks by two annotators (al: c1_al; bo: c1_bo)",
+    ),
     "two masks of a case": (changed(lambda root: saved(root / "al/c1.npy", SQUARE)), "two masks of one case"),
     "a picture without a mask": (
         changed(lambda root: [saved(root / f"images/c{n}.png", SQUARE) for n in (1, 2)]),

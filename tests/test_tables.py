@@ -51,9 +51,11 @@ def test_named_classes_keep_one_that_nobody_used_and_a_code_can_mean_no_label(ta
     assert found.n_classes == 3 and found.labels.tolist() == [[0, 2], [MISSING, MISSING]]
 
 
-def test_a_class_may_be_called_none_if_it_is_named(table):
-    path = table("item,annotator,label\na,r,none\na,s,some\n")
-    assert Annotations.from_csv(path, classes=["none", "some"]).labels.tolist() == [[0, 1]]
+def test_none_is_a_finding_and_na_one_only_if_it_is_named(table):
+    path = table("item,annotator,label\na,r,none\na,s,mild\nb,r,NA\n")
+    assert Annotations.from_csv(path).labels.tolist() == [[1, 0], [MISSING, MISSING]]
+    named = Annotations.from_csv(path, classes=["none", "mild", "NA"])
+    assert named.labels.tolist() == [[0, 1], [2, MISSING]]
 
 
 def test_other_columns_and_encodings_by_name(table):

@@ -57,13 +57,9 @@ class Found:
 def analyse(data: Annotations) -> Found:
     """Agreement, skills, matrices, warnings, which model fits, the fused truth, the items in doubt, what to do next.
 
-    Raises: ValueError for a single annotator, of whom labels alone tell nothing.
+    Raises: ValueError for a single annotator, of whom labels alone tell nothing, and for masks of which no two meet.
     """
-    if data.n_annotators < 2:
-        raise ValueError(
-            f"there is one annotator, {data.names[0]}; a report compares at least two. Is each annotator a column, "
-            "a name in the annotator's column, or a folder?"
-        )
+    _check_comparable(data)
     masks = data.labels.ndim == 4
     cases = cases_of(data)
     with warnings.catch_warnings(record=True) as heard:
@@ -94,6 +90,22 @@ def analyse(data: Annotations) -> Found:
     }
     summary["next"] = advice.sentences(summary)
     return Found(summary, p, A)
+
+
+def _check_comparable(data: Annotations) -> None:
+    if data.n_annotators < 2:
+        raise ValueError(
+            f"there is one annotator, {data.names[0]}; a report compares at least two. Is each annotator a column, "
+            "a name in the annotator's column, or a folder?"
+        )
+    given = _labelled(data)  # (N, R)
+    if data.labels.ndim == 4 and not (given.sum(1) > 1).any():
+        names = data.item_names or [str(n) for n in range(data.n_items)]
+        first = [f"{who}: {names[int(given[:, r].int().argmax())]}" for r, who in enumerate(data.names[:3])]
+        raise ValueError(
+            f"no case has masks by two annotators ({'; '.join(first)}); files of one case must have the same name in "
+            "each annotator's folder."
+        )
 
 
 def cases_of(data: Annotations) -> list[slice]:
