@@ -160,6 +160,27 @@ def doctor() -> None:
         raise _stop("\n        ".join(broken))
 
 
+@app.command("report")
+def make_report(
+    data: Annotated[Path, typer.Argument(help="A CSV file, or a folder with a folder of masks for each annotator.")],
+    out: Out = HOME / "report",
+    classes: Annotated[str, typer.Option(help="All classes in order, with commas between; else those said.")] = "",
+    missing: Annotated[list[str] | None, typer.Option(help="A value that means no label; may be repeated.")] = None,
+    encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8-sig",
+) -> None:
+    """Tells of your own annotators: agreement, skills, matrices, warnings, the fused truth, what is in doubt."""
+    from . import report
+
+    names = [name.strip() for name in classes.split(",") if name.strip()]
+    try:
+        page = report.report(data, out, classes=names, missing=missing or [], encoding=encoding)
+    except (ValueError, OSError, ImportError) as error:
+        raise _stop(error) from None
+    for line in json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["next"]:
+        console.print(f"- {line}", markup=False)
+    console.print(f"{page.resolve()}", soft_wrap=True, markup=False)
+
+
 @edition_app.command()
 def student(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
     """The chapters without their solutions."""

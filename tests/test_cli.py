@@ -145,3 +145,8 @@ def test_bench_rows_are_the_median_of_the_pairs_ratios(monkeypatch):
     monkeypatch.setattr(bench, "timed", lambda call: next(times))
     row = bench.against("twice", lambda: None, "once", lambda: None, 3)
     assert row == {"what": "twice", "seconds": 3.0, "against": "once", "against_seconds": 1.0, "ratio": 2.0}
+
+
+def test_the_bench_times_a_report_on_a_small_crowd():
+    row = bench.crowd_report(labels=500, R=10)
+    assert row["what"] == "report on 500 labels of 10 people" and row["seconds"] > row["against_seconds"] > 0
