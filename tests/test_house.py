@@ -125,8 +125,8 @@ assert "torchvision" not in sys.modules and "jupyter_book" not in sys.modules
     assert not list(tmp_path.iterdir())
 
 
-def test_running_an_experiment_needs_no_jupyter(tmp_path):
-    loaded = "[m for m in sys.modules if m.startswith(('jupyter', 'IPython'))]"
+def test_running_an_experiment_needs_no_jupyter_and_no_cluster(tmp_path):
+    loaded = "[m for m in sys.modules if m.startswith(('jupyter', 'IPython', 'dask', 'distributed'))]"
     probe = f"import sys; import course_lib.experiments; print({loaded})"
     done = subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, capture_output=True, text=True)
     found = ast.literal_eval(done.stdout.strip().splitlines()[-1])

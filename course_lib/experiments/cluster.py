@@ -66,7 +66,7 @@ def _local(distributed: ModuleType, stack: ExitStack, device: str | None) -> obj
     n = min(cores, 8) if pick_device(device).type == "cpu" else 1
     folder = stack.enter_context(TemporaryDirectory(prefix="course-"))
     stack.enter_context(import_module("dask").config.set(temporary_directory=folder))  # of which nothing shall stay
-    how = {"threads_per_worker": 1, "processes": True, "memory_limit": None, "dashboard_address": None}
+    how = {"threads_per_worker": 1, "processes": True, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
     return stack.enter_context(distributed.LocalCluster(n_workers=n, **how))
 
 

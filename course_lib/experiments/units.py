@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,7 +123,8 @@ class Kept:
             part.write_text("\n".join([first, *self.lines, ""]), encoding="utf-8")
             os.replace(part, self.path)
         except OSError as error:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
             raise OSError(f"cannot keep finished runs in {self.path} ({error.strerror}); name another --out.") from None
 
     def _read(self) -> None:
