@@ -152,6 +152,7 @@ def test_a_carried_copy_installs_and_runs_with_the_network_off(tmp_path):
     env = offline(tmp_path)
     shell(f'"{sys.executable}" -m pip wheel --wheel-dir lab/wheels .', course, **env, **quick)
     assert list((course / "lab/wheels").glob("course_lib-*.whl"))
+    shell(commands("carry")[-1], course)
     make, install, doctor = commands("arrive")
     assert make == "python3 -m venv .venv"
     venv.create(course / ".venv", with_pip=True)
@@ -169,9 +170,10 @@ def test_a_carried_copy_installs_and_runs_with_the_network_off(tmp_path):
 def test_the_whole_wheelhouse_installs_with_the_network_off(tmp_path):
     """Downloads every package once; then the room, in which nothing may be fetched."""
     course = copied_course(tmp_path / "course")
-    wheel, built = commands("carry")
+    wheel, built, folder = commands("carry")
     assert built == ".venv/bin/course book --out lab/book --no-open"  # its own tests build the book
     shell(wheel.replace(".venv/bin/python", f'"{sys.executable}"'), course)
+    shell(folder, course)
     make, install, doctor = commands("arrive")
     env = offline(tmp_path)
     for line in (make, install):
