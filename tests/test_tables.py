@@ -96,3 +96,12 @@ def test_fused_labels_are_written_with_the_probability_of_each_class(table, tmp_
     with pytest.raises(ValueError, match=r"\(2, 2\)"):
         write_fused(path, found, torch.ones(2, 3))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fused.csv", "labels.csv"]
+
+
+def test_a_network_refuses_labels_without_images(table):
+    from course_lib import networks, training
+    from course_lib.methods.trace import Trace
+
+    found = Annotations.from_csv(table("item,annotator,label\na,r,0\na,s,1\nb,r,1\n"))
+    with pytest.raises(ValueError, match="labels without images, and a network has nothing to look at"):
+        training.fit(Trace(networks.mlp(4, 2, generator=networks.seeded(0)), 2, 2), found, epochs=1)
