@@ -41,7 +41,6 @@
 try:
     import warnings
     from functools import cache
-    from pathlib import Path
 
     import numpy as np
     import torch
@@ -858,6 +857,9 @@ table(costs, ["annotation", "marked pixels a picture", "outline", "mIoU", "mIoU 
 # where it says something else.
 
 # %%
+from pathlib import Path
+
+
 def as_strokes(masks, k):
     """Coarse masks (N, H, W), MISSING where silent -> strokes (N, 2, H, W) for and against class k."""
     spoke = masks != MISSING
