@@ -6,7 +6,6 @@ import sys
 import tempfile
 import threading
 import time
-import types
 import warnings
 
 import pytest
@@ -18,12 +17,24 @@ from course_lib.experiments import classes, cluster, masks, units
 dask = pytest.importorskip("dask", reason="dask is not installed: pip install '.[dev]'")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed: pip install '.[dev]'")
 
-# What a worker runs before anything else, in each new process: few pictures, few epochs. And where a file `doom` names
-# a file that is there by then, the process ends as if by force, in the middle of a run, once.
+# Few pictures, few epochs: here, and in every new process of a worker, where it is run twice.
 FEW = """
-import os, signal, types
-from pathlib import Path
+import types
 from course_lib.experiments import classes, masks
+
+full = classes.small_digits()
+if len(full.truth["train"]) == 3600:
+    every = {"train": 18, "validation": 8, "test": 10}
+    parts = ({name: x[:: every[name]] for name, x in part.items()} for part in (full.images, full.truth))
+    few = classes.Digits(*parts, full.network)
+    classes.small_digits = lambda: few
+classes.sized = lambda *_, **__: types.SimpleNamespace(epochs=2, batch_size=32)
+masks.sized = lambda *_, **__: types.SimpleNamespace(train=12, test=4, epochs=1, settle=0, batch_size=6, jobs=1)
+"""
+# Where the file `doom` names one that is there by then, the process ends by force within a run, once.
+DOOM = """
+import os, signal
+from pathlib import Path
 
 doom = Path({folder!r}) / "doom"
 
@@ -36,8 +47,6 @@ def doomed(fit):
         return history
     return fit_and_perhaps_die
 
-classes.sized = lambda *_, **__: types.SimpleNamespace(epochs=5, batch_size=512)
-masks.sized = lambda *_, **__: types.SimpleNamespace(train=12, test=4, epochs=1, settle=0, batch_size=6, jobs=1)
 classes.fit, masks.fit = doomed(classes.fit), doomed(masks.fit)
 """
 PART_I = "trace-mnist5k"  # three stacks
@@ -46,16 +55,16 @@ MASKS = "masks-as-released"  # six runs
 
 @pytest.fixture
 def tiny(monkeypatch):
-    monkeypatch.setattr(classes, "sized", lambda *_, **__: types.SimpleNamespace(epochs=5, batch_size=512))
-    few = types.SimpleNamespace(train=12, test=4, epochs=1, settle=0, batch_size=6, jobs=1)
-    monkeypatch.setattr(masks, "sized", lambda *_, **__: few)
+    for module, name in ((classes, "small_digits"), (classes, "sized"), (masks, "sized")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # put back afterwards
+    exec(FEW, {})
 
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory):
     """A client of two worker processes, and the folder where `doom` may lie; killed workers start anew."""
     folder = tmp_path_factory.mktemp("workers")
-    (folder / "few.py").write_text(FEW.format(folder=str(folder)))
+    (folder / "few.py").write_text(FEW + DOOM.format(folder=str(folder)))
     config = {"temporary_directory": str(folder), "distributed.worker.preload": [str(folder / "few.py")]}
     how = {"threads_per_worker": 1, "processes": True, "memory_limit": None, "dashboard_address": "127.0.0.1:0"}
     with (
@@ -94,10 +103,22 @@ def test_a_worker_that_is_killed_midway_costs_no_row_and_changes_none(name, work
     assert list(tmp_path.iterdir()) == [written] and experiments.read(written)["rows"] == found["rows"]
 
 
-@pytest.mark.parametrize("name", ["mean-matrices", "six-views"])
-def test_further_numbers_and_peoples_labels_travel_too(name, tiny, workers):
-    found = run(name, scheduler=workers[0].scheduler.address)
-    assert without_costs(found) == without_costs(run(name)) and found["device"] == "cpu (1 threads)"
+def test_what_an_experiment_makes_up_travels_too(tiny, workers, monkeypatch):
+    def made_up(**how: object) -> list[dict]:
+        ways = {f"trace_{lam}": classes.Way(classes.traced(lam), "trace") for lam in (0.01, 0.1)}
+        settings = classes.settings_of("pairwise_flippers", (0.45,), (1,))
+        return classes.compare(settings, ways, also=lambda method, run: {"trace": float(run.A[0].trace())}, **how)
+
+    monkeypatch.setitem(experiments.EXPERIMENTS, PART_I, made_up)
+    found = run(PART_I, scheduler=workers[0].scheduler.address)
+    assert without_costs(found) == without_costs(run(PART_I)) and found["device"] == "cpu (1 threads)"
+    assert [row["method"] for row in found["rows"]] == ["trace_0.01", "trace_0.1"]
+    assert all(3 < row["metrics"]["trace"] < 6 for row in found["rows"])  # ten times .45, give or take
+
+
+def test_peoples_labels_travel_too(workers):
+    found = run("six-views", scheduler=workers[0].scheduler.address)
+    assert without_costs(found) == without_costs(run("six-views"))
 
 
 def test_an_error_in_a_run_is_told_as_it_is_and_what_was_finished_stays(tiny, workers, tmp_path, monkeypatch):
