@@ -1,4 +1,4 @@
-"""The claims as tables of a page, and a filter over them that lives on a page without Python; its still twin is the tables.
+"""The claims as tables of a page, and a filter over them that lives without Python; its still twin is the tables.
 
 What the filter does is JavaScript (`static/claims.js`): it hides rows. `matching` is the same rule as a plain function.
 """
