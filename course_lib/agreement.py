@@ -24,45 +24,44 @@ class Ratings(NamedTuple):
     alpha: float
 
 
-def ratings(said: Tensor, *, distance: str = "nominal") -> Ratings:
-    """Fleiss' kappa and Krippendorff's alpha of said (N, R), whole numbers or MISSING, by `nltk`.
+def ratings(said: Tensor, *, distance: str = "nominal", times: Tensor | None = None) -> Ratings:
+    """Fleiss' kappa and Krippendorff's alpha of said (N, R), whole numbers or MISSING, from how often each was said.
 
     kappa is of the items that all R rated, and asks only for same or not; alpha is of all that two or more rated,
     with `distance`: nominal, same or not, or interval, the squared difference, for scales.
     Both are of readers who may be others from item to item. Source: Fleiss 1971, Krippendorff 2011.
+    times (N,): how often each row occurs, once by default; pixels are many, and their patterns few.
     Raises: ValueError if nothing can be compared.
 
     >>> ratings(torch.tensor([[1, 1, 1], [2, 2, 2], [1, 2, 2]])).exact.__round__(3)
     0.778
     """
-    from nltk.metrics.agreement import AnnotationTask  # takes a second, and few need it
-    from nltk.metrics.distance import binary_distance, interval_distance
-
     if distance not in DISTANCES:
         raise ValueError(f"`distance` must be one of {DISTANCES}; got {distance!r}.")
     if said.ndim != 2 or said.is_floating_point():
         raise ValueError(f"`said` must be whole numbers (N, R), one column a reader; got {tuple(said.shape)}.")
-    counts = (said != MISSING).sum(1)  # (N,)
-    shared = said[counts >= 2]
+    several = (said != MISSING).sum(1) >= 2
+    shared, R = said[several], said.shape[1]
     if not len(shared):
         raise ValueError("no item was rated by two readers, so there is nothing to agree on.")
-    task = lambda part, far: AnnotationTask(  # noqa: E731
-        [
-            (f"reader {r}", f"item {n}", value)
-            for n, row in enumerate(part.tolist())
-            for r, value in enumerate(row)
-            if value != MISSING
-        ],
-        distance=far,
-    )
-    if shared[shared != MISSING].unique().numel() == 1:
+    item, reader = (shared != MISSING).nonzero(as_tuple=True)
+    values, code = shared[item, reader].unique(return_inverse=True)  # (L,)
+    if len(values) == 1:
         return Ratings(1.0, float("nan"), float("nan"))  # all say the same of everything: chance would, too
-    pairs = shared[:, :, None] == shared[:, None]
-    seen = (shared[:, :, None] != MISSING) & (shared[:, None] != MISSING) & ~torch.eye(said.shape[1], dtype=torch.bool)
-    whole = said[counts == said.shape[1]]
-    kappa = task(whole, binary_distance).pi() if len(whole) and whole.unique().numel() > 1 else float("nan")
-    alpha = task(shared, binary_distance if distance == "nominal" else interval_distance).alpha()
-    return Ratings(float(pairs[seen].float().mean()), float(kappa), float(alpha))
+    n = torch.ones(len(shared), dtype=torch.double) if times is None else times[several].double()
+    counts = torch.bincount(item * len(values) + code, minlength=len(shared) * len(values))
+    counts, values = counts.reshape(len(shared), -1).double(), values.double()  # (N, L)
+    rated, same = counts.sum(1), (counts**2).sum(1)  # (N,): ratings of an item, and their pairs that say the same
+    exact = (n * (same - rated)).sum() / (n * rated * (rated - 1)).sum()
+    whole = n * (rated == R)  # (N,); kappa is NaN where no item was rated by everybody
+    share = whole @ counts / (whole.sum() * R)  # (L,)
+    observed, chance = whole @ ((same - R) / (R * (R - 1))) / whole.sum(), (share**2).sum()
+    kappa = (observed - chance) / (1 - chance)
+    squared = lambda c: 2 * (c.sum(-1) * (c * values**2).sum(-1) - (c * values).sum(-1) ** 2)  # noqa: E731
+    apart = squared if distance == "interval" else lambda c: c.sum(-1) ** 2 - (c**2).sum(-1)  # over ordered pairs
+    total = n @ counts  # (L,)
+    alpha = 1 - (n * apart(counts) / (rated - 1)).sum() / (apart(total) / (total.sum() - 1))
+    return Ratings(float(exact), float(kappa), float(alpha))
 
 
 class BlandAltman(NamedTuple):

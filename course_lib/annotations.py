@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,12 +20,15 @@ class Annotations:
 
     Arguments:
         images: (N, C, H, W), or (N, H, W) for grey pictures, or (N, D) for features; uint8 becomes float32 in [0, 1].
+            None where there are labels only: features (N, 0), which fusion does without and no network can learn from.
         labels: (N, R) for classes or (N, R, H, W) for masks; integers in 0..L-1, or `missing`.
         n_classes: L. It is never guessed from the labels, since a class that nobody used would be lost.
         truth: (N,) or (N, H, W), where it is known; no method reads it, only metrics do.
         names: R names of annotators; "annotator 1", ... by default.
         identities: False where column r is not one and the same person throughout (anonymous reader slots).
         missing: the code for "no label" in the `labels` that come in; inside it is always MISSING = -1. NaN counts too.
+        classes, item_names: L and N names, or none; what was read from files keeps those of the files.
+        sources: N entries that say where masks came from, so that fused ones can be written back; or none.
 
     Raises:
         ValueError: with what was wanted, what came and the usual cause, if shapes, values or counts do not fit.
@@ -33,17 +38,20 @@ class Annotations:
     (2, 2, 3)
     """
 
-    images: Tensor
+    images: Tensor | None
     labels: Tensor
     n_classes: int
     truth: Tensor | None = None
     names: tuple[str, ...] = ()
     identities: bool = True
     missing: int = MISSING
+    classes: tuple[str, ...] = ()
+    item_names: tuple[str, ...] = ()
+    sources: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731  (the dataclass is frozen)
-        put("images", as_images(self.images))
+        put("images", torch.zeros(len(self.labels), 0) if self.images is None else as_images(self.images))
         labels = as_labels(self.labels, self.n_classes, missing=self.missing)
         if labels.ndim not in (2, 4):
             raise ValueError(
@@ -62,6 +70,26 @@ class Annotations:
         if len(names) != labels.shape[1]:
             raise ValueError(f"{len(names)} names for R={labels.shape[1]} annotators; is `labels` (N, R)?")
         put("names", names)
+        for name, want in (("classes", self.n_classes), ("item_names", len(labels)), ("sources", len(labels))):
+            put(name, tuple(getattr(self, name)))
+            if getattr(self, name) and len(getattr(self, name)) != want:
+                raise ValueError(
+                    f"`{name}` must be none or {want} beside these labels; got {len(getattr(self, name))}."
+                )
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **options: Any) -> Annotations:
+        """Labels of a table, a row a label or a row an item: see `tables.read_labels` for columns and options."""
+        from .tables import read_labels  # a higher floor: the container itself knows nobody
+
+        return read_labels(path, **options)
+
+    @classmethod
+    def from_masks(cls, root: str | Path, **options: Any) -> Annotations:
+        """Masks of a folder with one folder an annotator: see `mask_folders.read_masks` for files and options."""
+        from .mask_folders import read_masks
+
+        return read_masks(root, **options)
 
     def _checked_truth(self, labels: Tensor) -> Tensor:
         truth = as_labels(self.truth, self.n_classes, what="truth")
@@ -104,7 +132,10 @@ class Annotations:
         """The same annotators on the items in `index`."""
         index = index if isinstance(index, slice) else torch.as_tensor(index)
         truth = None if self.truth is None else self.truth[index]
-        return replace(self, images=self.images[index], labels=self.labels[index], truth=truth)
+        kept = torch.arange(self.n_items)[index].tolist() if self.item_names or self.sources else []
+        pick = lambda values: tuple(values[n] for n in kept) if values else ()  # noqa: E731
+        named = {"item_names": pick(self.item_names), "sources": pick(self.sources)}
+        return replace(self, images=self.images[index], labels=self.labels[index], truth=truth, **named)
 
     def with_labels(self, labels: Tensor | np.ndarray, names: tuple[str, ...] = ()) -> Annotations:
         """The same items with other labels, for instance a vote (N, 1) or a sixth annotator's column added."""

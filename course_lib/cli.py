@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 app = typer.Typer(
@@ -86,13 +86,18 @@ def run(
     commit: Annotated[
         bool, typer.Option("--commit", help="Write to book/results, where only deliberate runs live.")
     ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(help="Address of a Dask cluster to spread the runs over, or `local`."),
+    ] = None,
 ) -> None:
-    """Runs an experiment, prints its table and writes NAME.SIZE.json."""
+    """Runs an experiment, prints its table and writes NAME.SIZE.json; interrupted, the same call again goes on."""
     from . import book, experiments
 
-    result = _run(name, seeds=seeds, size=size, device=device)
+    result = _run(name, seeds=seeds, size=size, device=device, scheduler=scheduler, keep=out)
     _show(result)
-    console.print(f"{experiments.write(result, book.ROOT / 'book/results' if commit else out)}", soft_wrap=True)
+    path = experiments.write(result, book.ROOT / "book/results" if commit else out, keep=out)
+    console.print(f"{path}", soft_wrap=True)
 
 
 @app.command("book")
@@ -144,25 +149,36 @@ def bench(out: Out = HOME / "bench") -> None:
 
 @app.command()
 def doctor() -> None:
-    """Says what this machine has: Python, torch, device, memory, data."""
-    import torch
+    """Says what this machine has, versions, kernel, device, disk, data, and how to mend what is wrong."""
+    from . import doctor as looks
 
-    from . import __version__, book, data, experiments
+    found = looks.findings()
+    for one in found:
+        console.print(one.there, soft_wrap=True, markup=False)
+    broken = [f"{one.what}: {one.there}; to mend it: {one.mend}" for one in found if one.mend]
+    if broken:
+        raise _stop("\n        ".join(broken))
 
-    console.print(f"course_lib {__version__}, Python {platform.python_version()} ({sys.executable})", soft_wrap=True)
-    console.print(f"torch {torch.__version__} on {experiments.device_name()}; {platform.system()} {platform.machine()}")
-    free = shutil.disk_usage(Path.cwd()).free / 2**30
-    console.print(
-        f"{free:.0f} GB of disk free; browser scripts: {'npm' if shutil.which('npm') else 'from the network, no npm'}"
-    )
+
+@app.command("report")
+def make_report(
+    data: Annotated[Path, typer.Argument(help="A CSV file, or a folder with a folder of masks for each annotator.")],
+    out: Out = HOME / "report",
+    classes: Annotated[str, typer.Option(help="All classes in order, with commas between; else those said.")] = "",
+    missing: Annotated[list[str] | None, typer.Option(help="A value that means no label; may be repeated.")] = None,
+    encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8-sig",
+) -> None:
+    """Tells of your own annotators: agreement, skills, matrices, warnings, the fused truth, what is in doubt."""
+    from . import report
+
+    names = [name.strip() for name in classes.split(",") if name.strip()]
     try:
-        console.print(
-            f"data: {len(data.mnist5k().images):,} digits, checksum right ({data.shipped('mnist5k.npz')})",
-            soft_wrap=True,
-        )
-        console.print(f"chapters: {len(book.chapters())} in {book.ROOT / 'notebooks'}", soft_wrap=True)
-    except (OSError, ValueError, RuntimeError) as error:
+        page = report.report(data, out, classes=names, missing=missing or [], encoding=encoding)
+    except (ValueError, OSError, ImportError) as error:
         raise _stop(error) from None
+    for line in json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["next"]:
+        console.print(f"- {line}", markup=False)
+    console.print(f"{page.resolve()}", soft_wrap=True, markup=False)
 
 
 @edition_app.command()
@@ -175,6 +191,30 @@ def student(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
 def instructor(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
     """The chapters with every solution in the place of its stub."""
     _edition("instructor", out)
+
+
+@app.command()
+def grade(
+    folder: Annotated[Path, typer.Argument(help="Submissions: STUDENT/NN_name.ipynb, or STUDENT.ipynb.")],
+    out: Annotated[Path, typer.Option(help="The score file, CSV.")] = HOME / "scores.csv",
+    chapter: Annotated[list[int] | None, typer.Option(help="Only this chapter; may be given again.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of each exercise.")] = 60.0,
+    seed: Annotated[str, typer.Option(help="Any word of yours: it draws each student's numbers.")] = "",
+) -> None:
+    """Grades a folder of submissions into a CSV: student, chapter, exercise, points, of, message."""
+    from . import grading
+
+    try:
+        rows = grading.grade(folder, only=chapter, seconds=seconds, seed=seed)
+        path = grading.write(rows, out)
+    except (RuntimeError, OSError) as error:
+        raise _stop(error) from None
+    table = Table("student", "points", "of")
+    for student in dict.fromkeys(row.student for row in rows):
+        own = [row for row in rows if row.student == student]
+        table.add_row(escape(student), f"{sum(row.points for row in own)}", f"{sum(row.of for row in own)}")
+    console.print(table)
+    console.print(f"{path}", soft_wrap=True, markup=False)
 
 
 def _edition(kind: str, out: Path) -> None:

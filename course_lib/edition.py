@@ -1,12 +1,18 @@
 """Two editions of the chapters for a class: the student's without solutions, the instructor's with them in place."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from course_lib.book import MAY_RAISE, ROOT, chapters, write_whole
+
+EXERCISE = re.compile(
+    r"```\{exercise\} [^\n]*\((?P<stars>★+), (?P<minutes>\d+) minutes\)\n(?::label: [^\n]*\n)?"
+    r"\s*Exercise (?P<number>\d+\.\d+)\."
+)
 
 
 class EditionError(RuntimeError):
@@ -28,8 +34,26 @@ def tags(cell) -> list[str]:
 
 
 def without_solutions(cells: list) -> list:
-    """All cells but the solutions."""
-    return [cell for cell in cells if "solution" not in tags(cell)]
+    """All cells but the solutions; stubs and checks carry what nbgrader asks for."""
+    out, heading, name = [], None, ""
+    for cell in cells:
+        heading = (list(EXERCISE.finditer(cell.source)) or [heading])[-1]
+        if "solution" in tags(cell):
+            continue
+        if "stub" in tags(cell):
+            name = re.search(r"^def (\w+)", cell.source, re.M)[1]
+            cell.metadata["nbgrader"] = _nbgrader(name, solution=True)
+        elif "check" in tags(cell):
+            points = len(heading["stars"]) if heading else 1
+            cell.metadata["nbgrader"] = _nbgrader(f"check_{name}", grade=True, locked=True, points=points)
+        out.append(cell)
+    return out
+
+
+def _nbgrader(grade_id: str, **other: object) -> dict:
+    """A cell's entry for nbgrader, in version 3 of its schema."""
+    none = {"grade": False, "locked": False, "solution": False, "task": False}
+    return none | {"schema_version": 3, "cell_type": "code", "grade_id": grade_id} | other
 
 
 def with_solutions(cells: list) -> list:
@@ -62,6 +86,13 @@ def _first_line(cell) -> str:
     return cell.source.strip().splitlines()[0]
 
 
+def _keep_on_pairing(notebook) -> None:
+    """Lets jupytext carry nbgrader's entries to a paired script and back; the chapters themselves have none."""
+    pairing = notebook.metadata.get("jupytext", {})
+    if any("nbgrader" in cell.metadata for cell in notebook.cells) and "cell_metadata_filter" in pairing:
+        pairing["cell_metadata_filter"] = "nbgrader," + pairing["cell_metadata_filter"]
+
+
 def _write(out: Path, root: Path, edit: Callable[[list], list]) -> list[Path]:
     import nbformat
 
@@ -74,6 +105,7 @@ def _write(out: Path, root: Path, edit: Callable[[list], list]) -> list[Path]:
         for path in chapters(root):
             notebook = nbformat.read(path, 4)
             notebook.cells = edit(notebook.cells)
+            _keep_on_pairing(notebook)
             write_whole(part / path.name, nbformat.writes(notebook))
         part.chmod(0o755)
         if out.exists():

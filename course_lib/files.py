@@ -8,6 +8,7 @@ import json
 import math
 import os
 import queue
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -213,3 +214,8 @@ def _opened(url: str) -> http.client.HTTPResponse:
     if isinstance(answer, Exception):
         raise answer
     return answer
+
+
+def natural(text: str) -> list:
+    """A key for sorting that puts 10 after 9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]

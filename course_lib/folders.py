@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from .annotations import MISSING, Annotations
+from .files import natural
 
 LAYOUTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "refuge": ("{case}/{case}.jpg", ("{case}/{case}_seg_disc_{rater}.png", "{case}/{case}_seg_cup_{rater}.png")),
@@ -39,13 +40,13 @@ def masks_of_raters(root: str | Path, layout: str | tuple[str, tuple[str, ...]],
     picture, structures = LAYOUTS[layout] if isinstance(layout, str) else layout
     cases = _matching(root, picture)
     found = [_matching(root, pattern) for pattern in structures]
-    raters = sorted({rater for structure in found for _, rater in structure}, key=_natural)
+    raters = sorted({rater for structure in found for _, rater in structure}, key=natural)
     if not cases or not raters:
         looked = picture if not cases else " and ".join(structures)
         raise FileNotFoundError(f"nothing under {root} is called like {looked}; is it the folder that holds the cases?")
-    images, labels, names = [], [], sorted({case for case, _ in cases}, key=_natural)
+    images, labels, names = [], [], sorted({case for case, _ in cases}, key=natural)
     for case in names:
-        x = _read(cases[case, ""])
+        x = read_picture(cases[case, ""])
         said = []
         for rater in raters:
             files = [structure.get((case, rater)) for structure in found]
@@ -74,7 +75,7 @@ def _matching(root: Path, pattern: str) -> dict[tuple[str, str], Path]:
     return found
 
 
-def _read(path: Path) -> Tensor:
+def read_picture(path: Path) -> Tensor:
     """A picture as float (C, H, W), its brightest value 1 (255 of 8-bit files)."""
     try:
         if ".nii" in path.suffixes:
@@ -98,7 +99,7 @@ def _read(path: Path) -> Tensor:
 
 def _drawn(files: list[Path], x: Tensor, case: str, rater: str, size: int) -> Tensor:
     """Of each pixel, how many structures the rater drew there: (size, size)."""
-    masks = [_read(file).amax(0) > 0 for file in files]
+    masks = [read_picture(file).amax(0) > 0 for file in files]
     for file, mask in zip(files, masks, strict=True):
         if mask.shape != x.shape[1:]:
             raise ValueError(f"{file} is {tuple(mask.shape)}, its picture {tuple(x.shape[1:])}.")
@@ -110,8 +111,3 @@ def _drawn(files: list[Path], x: Tensor, case: str, rater: str, size: int) -> Te
         inside = inside & mask
         depth = depth + inside.long()
     return interpolate(depth[None, None].float(), (size, size), mode="nearest-exact")[0, 0].long()
-
-
-def _natural(text: str) -> list:
-    """10 after 9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text)]

@@ -48,7 +48,7 @@ class Patterns:
             short = base**R < 2**62
             code = (rows.astype(np.int64) + 1) @ base ** np.arange(R) if short else np.arange(len(rows))
             _, first, index = np.unique(code, return_index=True, return_inverse=True)
-            self.table, self.index = rows[first].astype(np.int64), index.reshape(len(y), *y.shape[2:])
+            self.table, self.index = rows[first].astype(np.int64, copy=False), index.reshape(len(y), *y.shape[2:])
         self.U, self.heard = len(self.table), (self.table != MISSING).sum(1)  # (U,): labels in a pattern
         people = range(R) if people is None else people
         self.row_of = np.unique(people, return_inverse=True)[1]  # (R,): whose matrix a column has
@@ -126,7 +126,9 @@ class EM:
     ) -> None:
         self.patterns, self.smoothing, self.keep_prior = patterns, smoothing, keep_prior
         self.counts = np.where(patterns.heard[:, None] > 0, counts, 0)  # an item without a label counts for nothing
-        said = np.stack([(patterns.table == k).sum(1) for k in range(patterns.n_classes)], 1)  # (U, L)
+        there, L = patterns.said.tocoo(), patterns.n_classes
+        place = there.col.astype(np.int64) * L + there.row % L
+        said = np.bincount(place, weights=there.data, minlength=patterns.U * L).reshape(patterns.U, L)
         heard, met = patterns.heard[:, None], self.counts.sum(1) @ said
         self.mean = np.where(heard > 0, said / np.maximum(heard, 1), met / max(met.sum(), 1))  # (U, L)
         self.W = np.broadcast_to(self.mean[:, None], (patterns.U, counts.shape[1], patterns.n_classes)).copy()

@@ -45,12 +45,13 @@ def confusion_row(
 ) -> Figure:
     """Draw R confusion matrices (R, L, L) with one colour bar; `names` of the annotators, `classes` names of classes.
 
-    A phone is narrow: three stand side by side up to four classes, else two.
+    A phone is narrow: three stand side by side where twelve letters hold a row's numbers and names, else two.
     """
     A = _matrices(A, 3)
     R, L = A.shape[:2]
     names = _names(names, R)
-    columns = min(R, 3 if L <= 4 else 2)
+    letters = L * max(4, 1 + max(len(str(c)) for c in classes or range(L)))
+    columns = min(R, 3 if letters <= 12 else 2)
     lines = -(-R // columns)
     fig = Figure(figsize=(style.WIDTH, lines * (style.WIDTH / columns + 0.3) + 1.1), layout="constrained")
     style.headline(fig, title)

@@ -195,6 +195,8 @@ def warn_of(methods: list[nn.Module], data: Sequence[Annotations]) -> None:
 
 def check_fit(method: nn.Module, data: Annotations) -> None:
     """Asks the method about one image: do classes, sizes and annotators fit the data? One clear ValueError if not."""
+    if not data.images.numel():
+        raise ValueError("these are labels without images, and a network has nothing to look at; fuse them instead.")
     want, mode = (1, data.n_classes, *data.labels.shape[2:]), method.training
     method.eval()  # asking must not change running averages
     with torch.no_grad():

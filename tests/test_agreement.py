@@ -65,3 +65,28 @@ def test_bland_altman_by_hand_and_its_sign():
 def test_bad_input_is_told(call, what):
     with pytest.raises(ValueError, match=what):
         call()
+
+
+@pytest.mark.parametrize("distance", ["nominal", "interval"])
+def test_kappa_and_alpha_are_those_of_nltk(distance):
+    from nltk.metrics.agreement import AnnotationTask
+    from nltk.metrics.distance import binary_distance, interval_distance
+
+    said = torch.randint(4, (60, 5), generator=seeded(3))
+    said[:40] = torch.where(torch.rand(40, 5, generator=seeded(4)) < 0.6, said[:40, :1], said[:40])
+    told = lambda y, far: AnnotationTask(  # noqa: E731
+        [(str(r), str(n), v) for n, row in enumerate(y.tolist()) for r, v in enumerate(row) if v != M], distance=far
+    )
+    assert ratings(said).kappa == pytest.approx(told(said, binary_distance).pi())
+    said[torch.rand(60, 5, generator=seeded(5)) < 0.3] = M
+    said = said[(said != M).sum(1) >= 2]
+    far = {"nominal": binary_distance, "interval": interval_distance}[distance]
+    assert ratings(said, distance=distance).alpha == pytest.approx(told(said, far).alpha())
+
+
+def test_a_row_that_occurs_three_times_counts_as_three_rows():
+    said = torch.tensor([[0, 1, 1], [2, 2, M], [0, 0, 0], [1, 2, 1]])
+    times = torch.tensor([3, 1, 2, 1])
+    for distance in ("nominal", "interval"):
+        repeated = ratings(said.repeat_interleave(times, 0), distance=distance)
+        assert ratings(said, distance=distance, times=times) == pytest.approx(repeated)

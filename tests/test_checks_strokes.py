@@ -147,9 +147,13 @@ def test_a_draw_whose_matrices_fall_back_to_one_hand_is_counted():
 
 def test_a_world_costs_what_the_hands_it_contradicts_say(chapter):
     said = torch.tensor([[1, 1, 0, 0], [1, 0, 0, 0]])
-    cost = defined_again(chapter, "cost", said=said)
-    assert cost(said[0]) == pytest.approx(2 * np.log(2) / 4)  # one word of two is odd where the first hand sees digit
-    assert cost(said[1]) == pytest.approx((np.log(3) + 2 * np.log(1.5)) / 4)  # one of three, where the second sees none
+    cost = chapter["cost"]
+    assert cost(said[0], said) == pytest.approx(
+        2 * np.log(2) / 4
+    )  # one word of two is odd where the first hand sees digit
+    assert cost(said[1], said) == pytest.approx(
+        (np.log(3) + 2 * np.log(1.5)) / 4
+    )  # one of three, where the second sees none
 
 
 def test_what_has_not_been_computed_is_no_error():

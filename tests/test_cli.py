@@ -3,11 +3,12 @@
 import json
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from course_lib import bench, book
+from course_lib import bench, book, doctor
 from course_lib.cli import app
 
 
@@ -27,6 +28,20 @@ def test_an_experiment_prints_its_table_and_writes_the_rows(course, tmp_path, mo
     assert written["rows"][0]["metrics"]["accuracy"] == 0.9 and written["size"] == "ci"
 
 
+def test_a_scheduler_and_the_folder_of_finished_runs_reach_the_experiment(course, tmp_path, monkeypatch):
+    asked = {}
+    result = {"experiment": "trace-mnist5k", "size": "ci", "device": "cpu", "seconds": 1.0}
+    row = {"method": "trace", "setting": {}, "draw": 0, "seed": 0, "seconds": 1.0, "peak_mb": 1, "metrics": {}}
+    experiments = __import__("course_lib.experiments").experiments
+    monkeypatch.setattr(experiments, "run", lambda name, **how: asked.update(how) or {**result, "rows": [row]})
+    kept = experiments.partial_path(tmp_path / "mine", "trace-mnist5k", "ci")
+    kept.parent.mkdir()
+    kept.write_text("finished runs")
+    assert course("run", "trace-mnist5k", "--scheduler", "tcp://h:8786", "--out", "mine").exit_code == 0
+    assert asked["scheduler"] == "tcp://h:8786" and str(asked["keep"]) == "mine"
+    assert [path.name for path in kept.parent.iterdir()] == ["trace-mnist5k.ci.json"]  # whole: nothing to go on with
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -34,6 +49,10 @@ def test_an_experiment_prints_its_table_and_writes_the_rows(course, tmp_path, mo
         (("run", "trace-mnist5k", "--size", "huge"), "huge"),
         (("run", "trace-mnist5k", "--seeds", "0"), "seeds"),
         (("run", "trace-mnist5k", "--device", "abacus"), "abacus"),
+        (
+            ("run", "trace-mnist5k", "--size", "ci", "--scheduler", "next-door"),
+            "no Dask scheduler answers at 'next-door'",
+        ),
     ],
 )
 def test_a_wrong_word_is_one_clear_line_and_nothing_is_written(course, tmp_path, words, says):
@@ -46,6 +65,41 @@ def test_doctor_names_python_torch_and_data(course):
     done = course("doctor")
     assert done.exit_code == 0
     assert all(word in done.output for word in ("Python", "torch", "5,000 digits", "chapters: "))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [("COURSE_DATA", "nowhere/at/all", "make it, or unset"), ("COURSE_DEVICE", "abacus", "unset COURSE_DEVICE")],
+)
+def test_doctor_says_how_to_mend_a_setting(course, monkeypatch, variable, value, says):
+    monkeypatch.setenv(variable, value)
+    done = course("doctor")
+    assert done.exit_code == 1 and f"to mend it: {says}" in done.output and value in done.output
+    assert "5,000 digits" in done.output
+
+
+def test_doctor_names_a_package_out_of_range_a_strange_kernel_a_full_disk_and_lost_data(monkeypatch):
+    def lost():
+        raise FileNotFoundError("mnist5k.npz is missing")
+
+    monkeypatch.setattr(doctor.metadata, "requires", lambda name: ["torch>=99", "no-such-package-here", "numpy>=1"])
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: SimpleNamespace(free=2**29))
+    monkeypatch.setattr(doctor.data, "mnist5k", lost)
+    monkeypatch.setattr(
+        "jupyter_client.kernelspec.KernelSpecManager.get_kernel_spec",
+        lambda self, name: SimpleNamespace(argv=["/elsewhere/bin/python"]),
+    )
+    found = {one.what: one for one in doctor.findings()}
+    assert "wanted torch>=99 (here " in found["versions"].there and "no-such-package-here" in found["versions"].there
+    assert "numpy" not in found["versions"].there and "pip install -e ." in found["versions"].mend
+    assert "ipykernel install" in found["kernel"].mend and "free some" in found["disk"].mend
+    assert "git checkout -- data" in found["data"].mend and not found["chapters"].mend
+
+
+def test_doctor_survives_a_look_that_raises(monkeypatch):
+    monkeypatch.setattr(doctor, "disk", lambda: 1 / 0)
+    (found,) = [one for one in doctor.findings() if one.what == "disk"]
+    assert "ZeroDivisionError" in found.there and found.mend
 
 
 def test_doctor_without_chapters_says_to_clone(course, monkeypatch):
@@ -91,3 +145,8 @@ def test_bench_rows_are_the_median_of_the_pairs_ratios(monkeypatch):
     monkeypatch.setattr(bench, "timed", lambda call: next(times))
     row = bench.against("twice", lambda: None, "once", lambda: None, 3)
     assert row == {"what": "twice", "seconds": 3.0, "against": "once", "against_seconds": 1.0, "ratio": 2.0}
+
+
+def test_the_bench_times_a_report_on_a_small_crowd():
+    row = bench.crowd_report(labels=500, R=10)
+    assert row["what"] == "report on 500 labels of 10 people" and row["seconds"] > row["against_seconds"] > 0

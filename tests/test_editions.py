@@ -72,6 +72,9 @@ def one_of(written, stem):
 @every_chapter
 def test_the_student_edition_is_the_chapter_without_its_solutions(path, tmp_path):
     chapter, student = cells_of(path), cells_of(one_of(edition.student(tmp_path / "out"), path.stem))
+    for cell in student:
+        assert ("nbgrader" in cell.metadata) == bool({"stub", "check"} & {*tags(cell)})
+        cell.metadata.pop("nbgrader", None)
     assert student == [cell for cell in chapter if "solution" not in tags(cell)]
     solutions = [cell.source for cell in chapter if "solution" in tags(cell)]
     assert solutions and not [cell.source for cell in student if cell.source in solutions]

@@ -10,6 +10,7 @@ from course_lib.checks import (
     CheckFailed,
     NotDone,
     ablation,
+    asking,
     classes,
     coarse,
     confidence,
@@ -48,6 +49,7 @@ CHECKS = {
     16: strokes,
     17: coarse,
     18: retina,
+    20: asking,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -118,6 +120,10 @@ TABLES = {
     (18, "tree_iou"): retina.IOU_MISTAKES,
     (18, "recall_by_width"): retina.WIDTH_MISTAKES,
     (18, "tested_patches"): retina.CHILD_MISTAKES,
+    (20, "per_price"): asking.PRICE_MISTAKES,
+    (20, "years_prior"): asking.YEARS_MISTAKES,
+    (20, "with_limits"): asking.LIMIT_MISTAKES,
+    (20, "labels_needed"): asking.NEEDED_MISTAKES,
 }
 ANSWERS = {
     "contest": "design",

@@ -10,7 +10,7 @@ import torch
 from course_lib import experiments, fusion
 from course_lib.annotations import MISSING, Annotations
 from course_lib.confusion import log
-from course_lib.experiments import masks, pixels
+from course_lib.experiments import masks, pixels, units
 from course_lib.methods.separate import Separate
 from course_lib.methods.trace import Vanilla
 from course_lib.networks import seeded, unet
@@ -42,7 +42,7 @@ def test_runs_side_by_side_give_the_rows_of_runs_one_after_the_other():
     setting = {"scene": "digits", "annotators": "missing_foreground"}
     tasks = [(setting, seed, method) for seed in (0, 1) for method in ("mode_label", "pixel_joint")]
     work = partial(masks.one_run, size="ci", device="cpu", build=pixels.built, also=pixels.judged)
-    alone, beside = (masks.side_by_side(work, tasks, jobs=jobs, progress=False) for jobs in (1, 2))
+    alone, beside = (units.side_by_side(work, tasks, jobs=jobs, progress=False) for jobs in (1, 2))
     for task, one, two in zip(tasks, alone, beside, strict=True):
         assert (one["setting"], one["seed"], one["method"]) == task
         assert one["metrics"] == two["metrics"]
@@ -50,7 +50,7 @@ def test_runs_side_by_side_give_the_rows_of_runs_one_after_the_other():
 
 def test_an_error_in_one_of_many_runs_is_told_as_it_is():
     with pytest.raises(AttributeError, match="no_such_scene"):
-        masks.side_by_side(
+        units.side_by_side(
             partial(masks.one_run, size="ci"),
             [({"scene": "no_such_scene", "annotators": "as_released"}, 0, "truth")],
             jobs=2,

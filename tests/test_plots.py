@@ -299,3 +299,8 @@ def test_masks_stand_in_rows_of_three_after_the_picture_and_their_shapes_must_ag
 def test_the_colours_of_pixels_can_be_told_apart_in_grey():
     grey = [np.dot(colour(kind), [0.299, 0.587, 0.114]) for kind in style.PIXELS]
     assert np.diff(sorted(grey)).min() > 0.1
+
+
+def test_matrices_stand_two_by_two_where_three_would_print_one_number_on_another():
+    high = lambda L, classes=None: plots.confusion_row(flippers(6, L), classes=classes).get_figheight()  # noqa: E731
+    assert high(4) > high(3) and high(3, ["none", "disc", "cup"]) > high(3, ["bg", "rim", "cup"]) == high(3)

@@ -6,6 +6,7 @@ from course_lib.book import notation_table
 from course_lib.data import shipped
 from course_lib.experiments import read, values
 from course_lib.experiments.claims import claims, judge
+from course_lib.teaching import DRAWN
 
 # Code keeps its characters; everything else may not start an emphasis, a link or a substitution in reStructuredText.
 CODE = re.compile(r"(``.+?``|`[^`]+`)")
@@ -38,6 +39,7 @@ def not_k_table() -> str:
 
 
 MARKS = {"<!-- notation table -->": notation_table, "<!-- not k table -->": not_k_table}
+MARKS |= {f"<!-- drawn: {name} -->": drawn for name, drawn in DRAWN.items()}  # the instructor's guide
 
 
 MODULE = re.compile(r"<!-- module ([\w.]+) -->")

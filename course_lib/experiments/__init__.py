@@ -12,6 +12,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,8 @@ import torch
 from .. import __version__
 from ..training import pick_device
 from ..training import size as current_size
-from . import classes, coarse, costs, masks, matrices, people, pixels, plausible, recurrence
+from . import asking, classes, cluster, coarse, costs, masks, matrices, people, pixels, plausible, recurrence
+from .units import Kept, Units, code, device_name, here, partial_path
 
 EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "trace-mnist5k": classes.trace_mnist5k,
@@ -85,38 +87,61 @@ EXPERIMENTS: dict[str, Callable[..., list[dict]]] = {
     "coarse-unmarked": coarse.unmarked,
     "coarse-shared": coarse.shared,
     "coarse-not-k": coarse.not_k,
+    "ask-budget": asking.ask_budget,
+    "ask-beliefs": asking.ask_beliefs,
 }
 
 
 def run(
-    name: str, *, seeds: int = 5, size: str | None = None, device: str | None = None, progress: bool = True
+    name: str,
+    *,
+    seeds: int = 5,
+    size: str | None = None,
+    device: str | None = None,
+    progress: bool = True,
+    scheduler: str | None = None,
+    keep: str | Path | None = None,
 ) -> dict:
     """Runs one experiment; each seed is a new draw of annotators, labels, weights and order.
 
     A script of your own calls it under `if __name__ == "__main__":`, since runs side by side import the script again.
-    Raises: ValueError for an unknown name or seeds < 1.
+    scheduler: the address of a Dask cluster that the runs are spread over, or `local` for one on this machine: the same
+    rows. keep: a folder for finished runs; the same call again runs what is missing (`write` removes the file).
+    Raises: ValueError for an unknown name, seeds < 1, or a cluster that does not answer or has other code.
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}.")
     if seeds < 1:
         raise ValueError(f"`seeds` must be at least 1; got {seeds}.")
-    size = current_size(size)
+    size, device = current_size(size), device or os.environ.get("COURSE_DEVICE")
     start = time.perf_counter()
-    rows = EXPERIMENTS[name](seeds=seeds, size=size, device=device, progress=progress)
     versions = {
         "course_lib": __version__,
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
     }
+    head = {"experiment": name, "size": size, "commit": _commit(), "versions": versions}
+    how = {"seeds": seeds, "size": size, "device": device, "progress": progress and not scheduler}
+    with ExitStack() as stack:
+        if scheduler:
+            by, words, kind = stack.enter_context(cluster.on(scheduler, device))
+        else:
+            by, words, kind = here, device_name(device), pick_device(device).type
+        same = {**head, "seeds": seeds, "device": kind, "code": code()}
+        kept = Kept(partial_path(keep, name, size), same) if keep else None
+        if kept or scheduler:
+            how["each"] = Units(by, kept, progress if scheduler else None)
+        rows = EXPERIMENTS[name](**how)
+    seconds = kept.seconds() if kept else time.perf_counter() - start
     return {
-        "experiment": name, "size": size, "device": device_name(device), "commit": _commit(), "versions": versions,
-        "seconds": round(time.perf_counter() - start, 1), "rows": rows,
+        "experiment": name, "size": size, "device": words, "commit": head["commit"], "versions": versions,
+        "seconds": round(seconds, 1), "rows": rows,
     }  # fmt: skip
 
 
-def write(result: dict, out: str | Path) -> Path:
-    """Writes OUT/NAME.SIZE.json, whole or not at all, and returns its path."""
+def write(result: dict, out: str | Path, *, keep: str | Path | None = None) -> Path:
+    """Writes OUT/NAME.SIZE.json, whole or not at all, and returns its path; then removes what `run` kept in `keep`."""
     path = Path(out) / f"{result['experiment']}.{result['size']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
@@ -124,6 +149,8 @@ def write(result: dict, out: str | Path) -> Path:
     head = json.dumps({key: value for key, value in result.items() if key != "rows"})
     part.write_text(f'{head[:-1]}, "rows": [\n  {rows}\n]}}\n', encoding="utf-8")
     os.replace(part, path)
+    if keep:
+        partial_path(keep, result["experiment"], result["size"]).unlink(missing_ok=True)
     return path
 
 
@@ -153,16 +180,6 @@ def select(result: dict, method: str, **setting: object) -> list[dict]:
 def values(result: dict, method: str, metric: str, **setting: object) -> np.ndarray:
     """One metric of the selected runs: (runs,)."""
     return np.array([row["metrics"][metric] for row in select(result, method, **setting)])
-
-
-def device_name(device: str | None = None) -> str:
-    """The chosen device in words: the card's name, or the number of threads."""
-    picked = pick_device(device)
-    return (
-        torch.cuda.get_device_name(picked)
-        if picked.type == "cuda"
-        else f"{picked.type} ({torch.get_num_threads()} threads)"
-    )
 
 
 def _commit() -> str:

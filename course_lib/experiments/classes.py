@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,7 @@ from ..methods.noisy import Bootstrap
 from ..methods.trace import Trace, Vanilla
 from ..networks import seeded
 from ..training import fit, predict, sized
+from .units import HERE, Units
 
 # ---- what a run sees -------------------------------------------------------------------------------------------------
 
@@ -32,6 +33,7 @@ class Digits:
         self.images, self.truth, self.network = images, truth, network
 
 
+@cache
 def small_digits() -> Digits:
     """5,000 shipped digits at 14x14 and the small MLP: 3,600 / 400 / 1,000."""
     parts = data.split(data.mnist5k())
@@ -40,6 +42,7 @@ def small_digits() -> Digits:
     return Digits(images, truth, lambda seed, n=10: networks.mlp(196, n, generator=seeded(seed)))
 
 
+@cache
 def paper_digits() -> Digits:
     """MNIST 60k and the paper's network: 54,000 / 6,000 / 10,000 (10 % held out, as in section 3.1)."""
     train, test = data.mnist60k()
@@ -108,6 +111,10 @@ class Way:
     rounds: int | None = None
 
 
+Job = tuple[str, dict, int]
+"""A method's name, a setting and a seed."""
+
+
 def traced(lam: float, **more: object) -> Callable:
     return lambda net, run: Trace(net(), *run.A.shape[:2], lam=lam, **more)
 
@@ -151,48 +158,51 @@ def compare(
     device: str | None = None,
     progress: bool = True,
     also: Callable[[nn.Module, Run], dict] = lambda method, run: {},
+    each: Units = HERE,
 ) -> list[dict]:
     """Every method on every setting and seed: the same digits, annotators, labels and first weights for each.
 
-    also: further numbers for a row's metrics.
+    also: further numbers for a row's metrics. each: runs the stacks, else here, one after the other.
     """
     ways = methods if isinstance(methods, dict) else {name: METHODS[name] for name in methods}
-    budget = vars(sized(size, epochs=(12, 20, 200), batch_size=(64, 64, 50)))
+    work = partial(stack_rows, ways=ways, size=size, device=device, progress=progress, also=also)
+    return each(work, [(stack,) for stack in _stacks(ways, settings, seeds)], progress=False)
+
+
+def stack_rows(stack: list[Job], *, ways: dict[str, Way], size: str, also: Callable, **how: object) -> list[dict]:
+    """The rows of methods of one kind, trained together. how: for `fit`."""
+    how |= vars(sized(size, epochs=(12, 20, 200), batch_size=(64, 64, 50)))
     digits = paper_digits() if size == "paper" else small_digits()
-    runs = [prepare(digits, setting, seed) for setting in settings for seed in range(seeds)]
+    draw = cache(lambda setting, seed: prepare(digits, dict(setting), seed))  # once for all methods
+    jobs = [(name, draw(tuple(setting.items()), seed)) for name, setting, seed in stack]
+    way = ways[jobs[0][0]]
+    built = [ways[name].build(lambda n=10, s=run.seed: digits.network(s, n), run) for name, run in jobs]
+    how["seeds"] = [run.seed for _, run in jobs]
+    given = [getattr(run, ways[name].sees) for name, run in jobs]
+    if way.rounds is not None:
+        histories = fit_em(built, given, rounds=way.rounds, **how)
+    else:
+        held_out = [run.held_out_vote for _, run in jobs] if way.stops else None
+        histories = [fit(built, given, validation=held_out, **how)]
+    seconds = sum(history.seconds for history in histories)
+    cost = {"seconds": round(seconds / len(jobs), 3), "peak_mb": round(histories[-1].peak_mb)}
     rows = []
-    for stack in _stacks(ways, settings, runs):
-        way = ways[stack[0][0]]
-        built = [ways[name].build(lambda n=10, s=run.seed: digits.network(s, n), run) for name, run in stack]
-        common = {
-            "seeds": [run.seed for _, run in stack],
-            "device": device,
-            "progress": progress,
-            **budget,
-        }
-        given = [getattr(run, ways[name].sees) for name, run in stack]
-        if way.rounds is not None:
-            histories = fit_em(built, given, rounds=way.rounds, **common)
-        else:
-            held_out = [run.held_out_vote for _, run in stack] if way.stops else None
-            histories = [fit(built, given, validation=held_out, **common)]
-        seconds = sum(history.seconds for history in histories)
-        cost = {"seconds": round(seconds / len(stack), 3), "peak_mb": round(histories[-1].peak_mb)}
-        for (name, run), method in zip(stack, built, strict=True):
-            key = {"method": name, "setting": run.setting, "draw": run.seed, "seed": run.seed}
-            rows.append({**key, **cost, "metrics": score(method, run, digits) | also(method, run)})
+    for (name, run), method in zip(jobs, built, strict=True):
+        key = {"method": name, "setting": run.setting, "draw": run.seed, "seed": run.seed}
+        rows.append({**key, **cost, "metrics": score(method, run, digits) | also(method, run)})
     return rows
 
 
-def _stacks(ways: dict[str, Way], settings: Sequence[dict], runs: list[Run], most: int = 40) -> list[list]:
-    """Jobs (name, run) of one kind and one density together, at most 40: more no longer fit a small cache."""
+def _stacks(ways: dict[str, Way], settings: Sequence[dict], seeds: int, most: int = 40) -> list[list[Job]]:
+    """Jobs of one kind and one density together, at most 40: more no longer fit a small cache."""
     kinds = dict.fromkeys((way.kind, setting["per_item"]) for way in ways.values() for setting in settings)
     jobs = [
         [
-            (name, run)
+            (name, setting, seed)
             for name, way in ways.items()
-            for run in runs
-            if (way.kind, run.setting["per_item"]) == (kind, per_item)
+            for setting in settings
+            for seed in range(seeds)
+            if (way.kind, setting["per_item"]) == (kind, per_item)
         ]
         for kind, per_item in kinds
     ]

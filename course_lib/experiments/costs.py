@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 
 import torch
@@ -18,6 +20,7 @@ from ..networks import n_parameters, seeded
 from ..pixel_cms import HeardRows
 from ..training import peak_mb, sized
 from . import masks, pixels
+from .units import HERE, Units, here
 
 CPU = torch.device("cpu")
 
@@ -29,23 +32,26 @@ def low_rank(**how: object) -> list[dict]:
     return masks.compare([setting], methods, build=pixels.built, also=pixels.judged, **how)
 
 
-def low_rank_memory(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
+def low_rank_memory(
+    *, seeds: int, size: str, device: str | None = None, progress: bool = True, each: Units = HERE
+) -> list[dict]:
     """Peak memory of two training steps, each on the CPU in a process of its own; at `lesson` the largest takes 10 GB.
 
-    Source: Zhang 2020, Table 6, GPU memory. `cross_entropy` is the same network without any matrix.
+    Never on a cluster, whose workers may not start processes. `cross_entropy` is the same network without any matrix.
+    Source: Zhang 2020, Table 6, GPU memory.
     """
     P = sized(size, L=(5, 20, 20), side=(16, 192, 192), batches=((1,), (1, 10), (1, 10)))
-    rows = []
-    for batch in P.batches:
-        for method in ("cross_entropy", "low_rank", "pixel"):
-            for seed in range(seeds):
-                start = time.perf_counter()
-                numbers, peak = in_own_process(steps, method, P.L, batch, P.side, seed)
-                setting = {"classes": P.L, "batch": batch, "side": P.side}
-                key = {"method": method, "setting": setting, "draw": seed, "seed": seed}
-                cost = {"seconds": round(time.perf_counter() - start, 3), "peak_mb": round(peak)}
-                rows.append({**key, **cost, "metrics": numbers | {"step_mb": round(peak, 1)}})
-    return rows
+    methods = ("cross_entropy", "low_rank", "pixel")
+    tasks = [(method, batch, seed) for batch in P.batches for method in methods for seed in range(seeds)]
+    return replace(each, by=here)(partial(memory_row, L=P.L, side=P.side), tasks, progress=progress)
+
+
+def memory_row(method: str, batch: int, seed: int, *, L: int, side: int) -> dict:
+    start = time.perf_counter()
+    numbers, peak = in_own_process(steps, method, L, batch, side, seed)
+    key = {"method": method, "setting": {"classes": L, "batch": batch, "side": side}, "draw": seed, "seed": seed}
+    cost = {"seconds": round(time.perf_counter() - start, 3), "peak_mb": round(peak)}
+    return {**key, **cost, "metrics": numbers | {"step_mb": round(peak, 1)}}
 
 
 def steps(method: str, L: int, batch: int, side: int, seed: int, n: int = 2) -> Callable[[], dict[str, float]]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from itertools import starmap
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from .. import data, fusion, metrics, networks, scenes
 from ..annotations import Annotations
@@ -24,6 +20,7 @@ from ..methods.trace import Vanilla
 from ..networks import seeded
 from ..scenes import Scene
 from ..training import fit, peak_mb, pick_device, predict, sized
+from .units import HERE, Units
 
 FUSIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "vote": fusion.majority,
@@ -82,7 +79,9 @@ def prepare(setting: dict, seed: int, n_train: int, n_test: int, size: str) -> D
     return Drawn(train, test, Annotations(train.images, said, n_classes=train.n_classes))
 
 
-def mask_fusion(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
+def mask_fusion(
+    *, seeds: int, size: str, device: str | None = None, progress: bool = True, each: Units = HERE
+) -> list[dict]:
     """What each annotator draws, and what each fusion makes of it, against the truth; nothing is trained.
 
     Source: Zhang 2020, section 4.1: the labels that its baselines are trained on.
@@ -95,16 +94,20 @@ def mask_fusion(*, seeds: int, size: str, device: str | None = None, progress: b
         {"scene": "lesions", "annotators": panel} for panel in ("as_released", "missing_foreground", "by_contrast")
     ]
     settings += [{"scene": name, "annotators": "three_classes"} for name in ("shapes", "tumours")]
+    tasks = [(setting, seed) for setting in settings for seed in range(seeds)]
+    return each(partial(fused_rows, n=P.train, size=size), tasks, progress=progress)
+
+
+def fused_rows(setting: dict, seed: int, *, n: int, size: str) -> list[dict]:
+    """A row for each annotator of one draw, and for each fusion."""
+    drawn = prepare(setting, seed, n, 1, size)
+    labels, L, truth = drawn.crowd.labels, drawn.train.n_classes, drawn.train.truth
+    masks = {f"annotator {r + 1}": labels[:, r] for r in range(labels.shape[1])}
     rows = []
-    for setting in settings:
-        for seed in range(seeds):
-            drawn = prepare(setting, seed, P.train, 1, size)
-            labels, L, truth = drawn.crowd.labels, drawn.train.n_classes, drawn.train.truth
-            masks = {f"annotator {r + 1}": labels[:, r] for r in range(labels.shape[1])}
-            for method in (*masks, *FUSIONS):
-                start = time.perf_counter()
-                found = masks[method] if method in masks else quietly(FUSIONS[method], labels, L)
-                rows.append(_row(method, setting, seed, time.perf_counter() - start, "cpu", found, truth, L))
+    for method in (*masks, *FUSIONS):
+        start = time.perf_counter()
+        found = masks[method] if method in masks else quietly(FUSIONS[method], labels, L)
+        rows.append(_row(method, setting, seed, time.perf_counter() - start, "cpu", found, truth, L))
     return rows
 
 
@@ -121,28 +124,18 @@ def compare(
     size: str,
     progress: bool = True,
     run: Callable[..., dict | list[dict]] | None = None,
+    each: Units = HERE,
     **how: object,
 ) -> list[dict]:
     """Every method on every setting and seed: the same pictures, masks, first weights and order for each.
 
     At `lesson` on a CPU as many runs side by side as there are cores, each in a process and on a thread of its own;
     the rows are the same as one after the other. run: gives the row of a setting, seed and method, or a list of rows;
-    else `one_run`. how: what it takes besides.
+    else `one_run`. each: runs them somewhere else. how: what `run` takes besides.
     """
-    jobs = jobs_for(size, how.get("device"))
     tasks = [(setting, seed, method) for setting in settings for seed in range(seeds) for method in methods]
-    found = side_by_side(partial(run or one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
-    return [row for rows in found for row in (rows if isinstance(rows, list) else [rows])]
-
-
-def side_by_side(work: Callable, tasks: Sequence[tuple], *, jobs: int, progress: bool = True) -> list:
-    """[work(*task) for task in tasks], `jobs` at a time in processes of one thread each; with one job, here."""
-    bar = partial(tqdm, total=len(tasks), desc="runs", disable=not progress, leave=False)
-    if jobs == 1 or not tasks:
-        return list(bar(starmap(work, tasks)))
-    spawned = multiprocessing.get_context("spawn")  # a forked process would hold locks of threads that it lacks
-    with ProcessPoolExecutor(jobs, spawned, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        return list(bar(pool.map(work, *zip(*tasks, strict=True))))
+    jobs = partial(jobs_for, size, how.get("device"))
+    return each(partial(run or one_run, size=size, **how), tasks, jobs=jobs, progress=progress)
 
 
 def jobs_for(size: str, device: str | None) -> int:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ..confusion import dominance
 from ..networks import seeded
 from .classes import PANELS, compare, settings_of
+from .units import HERE, Units
 
 
 def mean_matrices(**how: object) -> list[dict]:
@@ -17,18 +18,20 @@ def mean_matrices(**how: object) -> list[dict]:
     return compare(settings, ("trace", "trace_from_truth", "gem"), also=also, **how)
 
 
-def annotator_groups(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
+def annotator_groups(
+    *, seeds: int, size: str, device: str | None = None, progress: bool = True, each: Units = HERE
+) -> list[dict]:
     """Five annotators of each kind, entry by entry; nothing is trained. Source: Tanno 2019, Fig. 2 and 8."""
-    rows = []
-    for panel, draw in PANELS.items():
-        for seed in range(seeds):
-            A = draw(0.45, seeded(10_000 + seed))  # as `prepare` draws them
-            numbers = {"dominance": round(dominance(A), 5)}
-            for r, own in enumerate(A):
-                numbers |= entries(f"a{r}", own)
-            key = {"method": panel, "setting": {"skill": 0.45}, "draw": seed, "seed": seed}
-            rows.append({**key, "seconds": 0.0, "peak_mb": 0, "metrics": numbers})
-    return rows
+    return each(group_row, [(panel, seed) for panel in PANELS for seed in range(seeds)], progress=False)
+
+
+def group_row(panel: str, seed: int) -> dict:
+    A = PANELS[panel](0.45, seeded(10_000 + seed))  # as `prepare` draws them
+    numbers = {"dominance": round(dominance(A), 5)}
+    for r, own in enumerate(A):
+        numbers |= entries(f"a{r}", own)
+    key = {"method": panel, "setting": {"skill": 0.45}, "draw": seed, "seed": seed}
+    return {**key, "seconds": 0.0, "peak_mb": 0, "metrics": numbers}
 
 
 def entries(name: str, A: Tensor) -> dict[str, float]:

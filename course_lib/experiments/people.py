@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from ..confusion import count_matrices, skills
 from ..methods.trace import Trace, Vanilla
 from ..networks import seeded
 from ..training import fit, predict, sized
+from .units import HERE, Units
 
 MATRICES = {"trace": 0.02, "no_trace": 0.0}
 """method -> lambda: one network and one matrix an annotator, on the raw labels."""
@@ -48,7 +50,9 @@ class Task(NamedTuple):
     experts: Tensor | None = None
 
 
-def labelme_crowd(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
+def labelme_crowd(
+    *, seeds: int, size: str, device: str | None = None, progress: bool = True, each: Units = HERE
+) -> list[dict]:
     """59 real people, 1,000 photographs, 2.5 labels each; needs the files (`crowds.labelme`).
 
     The labels are what they are: a draw is another tenth held out, other weights and another order. Skills are compared
@@ -59,15 +63,16 @@ def labelme_crowd(*, seeds: int, size: str, device: str | None = None, progress:
     A = count_matrices(crowd.labels, one_hot(crowd.truth, 8).double()).float()
     known = crowd.observed.sum(0) >= 5 * 8
     tasks = [Task(crowd, _tenth(crowd.n_items, seed), A, known, seed) for seed in range(seeds)]
-    budget = vars(sized(size, epochs=(10, 40, 100)))
+    options = {"device": device, "progress": progress, **vars(sized(size, epochs=(10, 40, 100)))}
     rows = []
     for name, network in NETWORKS.items():
-        setting = {"crowd": "labelme", "network": name}
-        rows += compare(tasks, network, test, setting, device, progress, budget)
+        rows += compare(tasks, network, test, {"crowd": "labelme", "network": name}, options, each)
     return rows
 
 
-def six_views(*, seeds: int, size: str, device: str | None = None, progress: bool = True) -> list[dict]:
+def six_views(
+    *, seeds: int, size: str, device: str | None = None, progress: bool = True, each: Units = HERE
+) -> list[dict]:
     """Eight drawn readers of six drawn views, two labels an image, and two readers who are no experts do half the work.
 
     Source: Tanno 2019, Fig. 7. Differs: theirs are 262,000 real ultrasound pictures; a draw is another set of readers.
@@ -82,10 +87,8 @@ def six_views(*, seeds: int, size: str, device: str | None = None, progress: boo
         crowd = Annotations(x[:1700] if not tasks else tasks[0].crowd.images, said, n_classes=6, truth=truth[:1700])
         tasks.append(Task(crowd, _tenth(1700, seed), A, torch.ones(8, dtype=torch.bool), seed, torch.arange(8) < 6))
     network = lambda seed: networks.mlp(196, 6, generator=seeded(seed))  # noqa: E731
-    budget = vars(sized(size, epochs=(12, 40, 200)))
-    return compare(
-        tasks, network, crowds.Part(x[1700:], truth[1700:]), {"crowd": "six_views"}, device, progress, budget
-    )
+    options = {"device": device, "progress": progress, **vars(sized(size, epochs=(12, 40, 200)))}
+    return compare(tasks, network, crowds.Part(x[1700:], truth[1700:]), {"crowd": "six_views"}, options, each)
 
 
 @torch.random.fork_rng(devices=[])  # layers draw weights when made, which ours replace
@@ -100,31 +103,39 @@ def compare(
     network: Callable[[int], nn.Module],
     test: crowds.Part,
     setting: dict,
-    device: str | None,
-    progress: bool,
-    budget: dict,
+    options: dict,
+    each: Units = HERE,
 ) -> list[dict]:
-    """Every method on every task, from the same weights and in the same order: paired rows."""
-    options, rows = {"device": device, "progress": progress, **budget}, []
-    fit_to = {task.seed: {m: fused(m, task) for m in FUSED} for task in tasks}
-    for plain, methods in ((False, MATRICES), (True, FUSED)):
-        jobs = [(m, task) for m in methods for task in tasks]
-        labels = [fit_to[task.seed][m][0][:, None] if plain else task.crowd.labels for m, task in jobs]
-        train = [only(task, said, ~task.held_out) for (_, task), said in zip(jobs, labels, strict=True)]
-        # only plain networks are stopped early, else they learn each mistake by heart
-        held = [only(task, said, task.held_out) for (_, task), said in zip(jobs, labels, strict=True)]
-        built = [
-            Vanilla(network(task.seed)) if plain else Trace(network(task.seed), *task.A.shape[:2], lam=MATRICES[m])
-            for m, task in jobs
-        ]
-        seeds = [task.seed for _, task in jobs]
-        history = fit(built, train, validation=held if plain else None, seeds=seeds, **options)
-        cost = {"seconds": round(history.seconds / len(jobs), 3), "peak_mb": round(history.peak_mb)}
-        for (m, task), method in zip(jobs, built, strict=True):
-            found = score(fit_to[task.seed][m][1] if plain else method.confusion(), task)
-            found["accuracy"] = metrics.accuracy(predict(method, test.images), test.labels)
-            key = {"method": m, "setting": setting, "draw": task.seed, "seed": task.seed}
-            rows.append({**key, **cost, "metrics": {name: round(value, 5) for name, value in found.items()}})
+    """Every method on every task, from the same weights and in the same order: paired rows. options: for `fit`."""
+    work = partial(stack_rows, tasks=tasks, network=network, test=test, setting=setting, options=options)
+    return each(work, [(False,), (True,)], progress=False)
+
+
+def stack_rows(
+    plain: bool, *, tasks: list[Task], network: Callable, test: crowds.Part, setting: dict, options: dict
+) -> list[dict]:
+    """The rows of one stack: plain networks on fused labels, or networks with a matrix an annotator."""
+    jobs = [(m, task) for m in (FUSED if plain else MATRICES) for task in tasks]
+    fit_to = [fused(m, task) if plain else None for m, task in jobs]
+    labels = [
+        task.crowd.labels if own is None else own[0][:, None] for own, (_, task) in zip(fit_to, jobs, strict=True)
+    ]
+    train = [only(task, said, ~task.held_out) for (_, task), said in zip(jobs, labels, strict=True)]
+    # only plain networks are stopped early, else they learn each mistake by heart
+    held = [only(task, said, task.held_out) for (_, task), said in zip(jobs, labels, strict=True)]
+    built = [
+        Vanilla(network(task.seed)) if plain else Trace(network(task.seed), *task.A.shape[:2], lam=MATRICES[m])
+        for m, task in jobs
+    ]
+    seeds = [task.seed for _, task in jobs]
+    history = fit(built, train, validation=held if plain else None, seeds=seeds, **options)
+    cost = {"seconds": round(history.seconds / len(jobs), 3), "peak_mb": round(history.peak_mb)}
+    rows = []
+    for (m, task), own, method in zip(jobs, fit_to, built, strict=True):
+        found = score(method.confusion() if own is None else own[1], task)
+        found["accuracy"] = metrics.accuracy(predict(method, test.images), test.labels)
+        key = {"method": m, "setting": setting, "draw": task.seed, "seed": task.seed}
+        rows.append({**key, **cost, "metrics": {name: round(value, 5) for name, value in found.items()}})
     return rows
 
 

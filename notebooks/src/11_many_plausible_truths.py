@@ -32,7 +32,7 @@
 #
 # **You need to know** chapter 7 (masks, Dice) and chapter 8 (a matrix for each pixel).
 #
-# **Time** about 60 minutes with the exercises (an estimate), of which the computer needs the seconds below.
+# **Time** about two hours with the exercises (an estimate), of which the computer needs the seconds below.
 #
 # **Data** digits in noise {cite:p}`lecun1998` and drawn pictures, outlined by simulated annotators; and what four
 # radiologists drew round nodules of the lung {cite:p}`armato2011`, beside pictures drawn to fit. They ship with the course.

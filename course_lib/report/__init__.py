@@ -1,0 +1,105 @@
+"""`course report`: what a reader's own labels or masks tell, as a page, a JSON file and fused truth to go on with."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import mask_folders, tables
+from ..annotations import Annotations
+from .analysis import Found, analyse
+
+__all__ = ["Found", "analyse", "read", "report", "write"]
+
+MARK = ".made-by-course"
+MARGIN, MANY = 8, 20_000
+"""Voxels kept round what anybody marked; numbers in matrices from which on the JSON file is one line."""
+
+
+def report(
+    path: str | Path,
+    out: str | Path,
+    *,
+    classes: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    encoding: str = "utf-8-sig",
+) -> Path:
+    """Reads a CSV file or a folder of annotators' folders, and writes the report into the folder `out`; its page.
+
+    classes, missing, encoding: as for `Annotations.from_csv` and `from_masks`. Nothing is written but whole.
+    Raises: FileNotFoundError, ValueError, ImportError for what cannot be read; FileExistsError if `out` is not ours.
+    """
+    check_out(Path(out))
+    inside, place = Path(path).expanduser().resolve(), Path(out).resolve()
+    if place.is_relative_to(inside) and not place.relative_to(inside).as_posix().startswith("."):
+        raise ValueError(f"{out} lies inside {path}, and would be read as an annotator's folder the next time.")
+    data = read(path, classes=classes, missing=missing, encoding=encoding)
+    return write(data, analyse(data), out, name=Path(path).absolute().name)
+
+
+def read(
+    path: str | Path, *, classes: Sequence[str] = (), missing: Sequence[str] = (), encoding: str = "utf-8-sig"
+) -> Annotations:
+    """A CSV file, or a folder that holds a folder of masks for each annotator. Raises: as the two readers."""
+    path = Path(path).expanduser()
+    if not path.exists():
+        raise FileNotFoundError(f"wanted a CSV file or a folder of annotators' folders; there is no {path}.")
+    if not path.is_dir():
+        return Annotations.from_csv(path, classes=classes, missing=missing, encoding=encoding)
+    if len(missing) > 1 or any(not word.lstrip("-").isdecimal() for word in missing):
+        raise ValueError(f"in masks, one whole number can mean no label; got {', '.join(missing)}.")
+    gap = int(missing[0]) if missing else None
+    return Annotations.from_masks(path, classes=classes, missing=gap, box=MARGIN)
+
+
+def check_out(out: Path) -> None:
+    """Raises FileExistsError if `out` holds what an earlier report did not write."""
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).exists())):
+        raise FileExistsError(f"{out} is not empty and was not made by `course`; name another folder with --out.")
+
+
+def write(data: Annotations, found: Found, out: str | Path, *, name: str = "your annotators") -> Path:
+    """report.html, report.json and the fused truth in the folder `out`, whole or not at all; returns the page."""
+    from . import page
+
+    out = Path(out)
+    check_out(out)
+    text = page.html(data, found, name)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    try:
+        (part / "report.html").write_text(text, encoding="utf-8", newline="\n")
+        lines = 1 if found.A.numel() < MANY else None  # a crowd's matrices would be a million lines
+        content = json.dumps(_plain(found.summary), indent=lines, ensure_ascii=False, allow_nan=False)
+        (part / "report.json").write_text(content + "\n", encoding="utf-8", newline="\n")
+        if data.labels.ndim == 2:
+            tables.write_fused(part / "fused.csv", data, found.p)
+            tables.write_crowdkit(part / "crowdkit.csv", data)
+        elif data.sources:
+            mask_folders.write_masks(part / "masks", data, found.p.argmax(1))
+            mask_folders.write_masks(part / "uncertainty", data, 1 - found.p.amax(1).float())
+        (part / MARK).touch()
+        part.chmod(0o755)
+        if out.exists():
+            shutil.rmtree(out)
+        os.replace(part, out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return out / "report.html"
+
+
+def _plain(value: Any) -> Any:
+    """Without NaN, which JSON does not know, and in six digits."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,110 @@
+"""What to do next, in plain words: rules from what the labels told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .held_out import CASES, CHANCE, EACH, PLACES, SHARED, VOTE
+
+BY_MODEL = {
+    VOTE: "The vote fits as well as anything richer: use it, and keep the matrices as a description of the annotators.",
+    SHARED: "One matrix for all fits as well as one each: annotators err alike, or gave too few labels to show how "
+    "they differ. Chapter 2 fuses so; a network can share a matrix too (chapter 5).",
+    EACH: "Annotators differ, and a matrix each pays. Without images, use the fused labels of this report. With "
+    "images, train the network and the matrices together (chapter 3 for classes, chapter 8 for masks).",
+    CASES: "Annotators change from case to case: fuse each case by itself, as this report did, and do not carry a "
+    "matrix from one case to another (chapter 7).",
+    PLACES: "How an annotator errs hangs on the place, at rims for instance: matrices for each pixel, learned with a "
+    "network, are made for that (chapter 8).",
+}
+
+
+def sentences(found: dict[str, Any]) -> list[str]:
+    """At most eight sentences, the gravest first; never empty."""
+    return [
+        *_about_agreement(found),
+        *_about_annotators(found),
+        *_about_dominance(found),
+        *_about_doubt(found),
+        *_about_model(found),
+    ]
+
+
+def _about_agreement(found: dict[str, Any]) -> list[str]:
+    agreed = found["agreement"]
+    if agreed["same_label"] is None:
+        return [
+            "No item has two labels, so nothing shows who is reliable. Have a tenth of the items, drawn at random, "
+            "labelled by a second annotator; then make this report again."
+        ]
+    alpha = agreed["krippendorff_alpha"]
+    if found["kind"] == "masks" or alpha is None or alpha >= 0.667:
+        return []
+    return [
+        f"Annotators agree little (Krippendorff's alpha {alpha:.2f}; below 0.667 he advises against conclusions). Read "
+        "the items most in doubt together, and make the instructions clearer, before you collect more labels."
+    ]
+
+
+def _about_annotators(found: dict[str, Any]) -> list[str]:
+    L, told = len(found["classes"]), []
+    enough = [a for a in found["annotators"] if a["labels"] >= (10 * L if found["kind"] == "classes" else 1)]
+    guess = [a["name"] for a in enough if abs(a["skill"] - 1 / L) <= 0.1]
+    if guess:
+        told.append(
+            f"{_names(guess)}: labels that say next to nothing of the truth (skill near {1 / L:.2f}, a guess). Look "
+            "at ten of them before you pay for more. A model with a matrix each already gives them no weight."
+        )
+    swapped = [a for a in enough if a["worst_confusion"]["probability"] > 0.5 and a["name"] not in guess]
+    for a in swapped[:2]:
+        worst = a["worst_confusion"]
+        told.append(
+            f"{a['name']} mostly says {worst['says']} where the truth seems to be {worst['truth']} "
+            f"({worst['probability']:.2f}): ask whether they use another scale or another name. Such labels are useful."
+        )
+    sizes = [a for a in found["annotators"] if (ratio := a.get("area_ratio")) and not 0.67 <= ratio <= 1.5]
+    if sizes:
+        shown = ", ".join(f"{a['name']} {a['area_ratio']:.2f}" for a in sizes[:4])
+        told.append(
+            f"Marked area against the fused one: {shown} (1 is equal). Do these annotators mean another border of the "
+            "same thing? If so, say which is wanted, rather than fusing both."
+        )
+    return told
+
+
+def _about_dominance(found: dict[str, Any]) -> list[str]:
+    if found["dominance"] > 0:
+        return []
+    return [
+        "The mean matrix is not row dominant, so another naming of the classes may explain these labels as well. Find "
+        "out the truth of some 20 items, and compare them with the fused labels before you use any."
+    ]
+
+
+def _about_doubt(found: dict[str, Any]) -> list[str]:
+    share = found["fused"]["share_in_doubt"]
+    what = "pixels lie in doubt; the pictures of this report show where" if found["kind"] == "masks" else "items"
+    if found["kind"] == "masks":
+        return [f"{share:.1%} of the {what}. Show these to an expert first."] if share > 0 else []
+    if share <= 0.005:
+        return []
+    return [
+        f"{share:.1%} of the {what} are in doubt ({found['doubt']}). Ask for one more label of these first, by the "
+        "annotators of the highest skill (chapter 20)."
+    ]
+
+
+def _about_model(found: dict[str, Any]) -> list[str]:
+    if not found["held_out"]:
+        return ["Too few items have two labels to compare models by labels laid aside; the vote is used."]
+    if found["held_out"][0]["model"] == CHANCE:
+        return [
+            "No model foretells a label better than the shares of the classes: these labels hang together by chance "
+            "alone. Is the column of the items the right one?"
+        ]
+    return [BY_MODEL[found["fused_by"]]]
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

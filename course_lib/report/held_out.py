@@ -1,0 +1,194 @@
+"""Which model fits these annotators? The likelihood of labels that it did not see; no truth is needed.
+
+A fifth of the items, or of the pixels, is laid aside; in small tables each fifth in turn. The model learns its matrices
+from the rest, and foretells each label laid aside from what the others said of the same item:
+log sum_j p(j | the others' labels) A[r, said, j].
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .. import fusion
+from ..annotations import MISSING, Annotations
+from ..confusion import log
+from ..networks import seeded
+
+CHANCE, VOTE, SHARED, EACH = "class shares", "vote", "one shared matrix", "a matrix for each annotator"
+CASES, PLACES = "STAPLE for each case", "spatial STAPLE"
+IN_WORDS = {
+    CHANCE: "nobody looks at the item: labels follow the shares of the classes",
+    VOTE: "the vote of the others is the truth, and each annotator errs about it in a fixed way",
+    SHARED: "all annotators make the same mistakes, equally often",
+    EACH: "each annotator has a matrix of their own (Dawid-Skene; STAPLE where items are pixels)",
+    CASES: "each annotator has a matrix for each case",
+    PLACES: "an annotator's matrix changes from place to place in the picture",
+}
+"""The models, from the simplest on: among equals the earliest is taken."""
+
+FOLDS, SMALL, PIXELS, CELLS = 5, 50_000, 200_000, 5_000_000
+
+
+@dataclass(frozen=True)
+class Fit:
+    """score: mean log-likelihood of a label laid aside (nats); behind: by how much it is behind the best, with half
+    its 95 % interval over items (NaN where there are fewer than five items)."""
+
+    model: str
+    score: float
+    behind: float = 0.0
+    half: float = 0.0
+
+
+def smoothing_for(n_classes: int) -> float:
+    """One label more for each class of truth, spread over what is said: what was never seen is rare, not impossible."""
+    return 1 / n_classes
+
+
+def compare_labels(data: Annotations) -> list[Fit]:
+    """The models of labels (N, R), best first, on items with two labels or more. An empty list if there are too few."""
+    labels, L = data.labels[data.observed.sum(1) > 1], data.n_classes
+    if len(labels) < 2 * FOLDS:
+        return []
+    fold = torch.randperm(len(labels), generator=seeded(0)) % FOLDS
+    scores: dict[str, list[Tensor]] = {name: [] for name in (CHANCE, VOTE, SHARED, EACH)}
+    seen = [labels[fold == k] for k in range(FOLDS)]
+    turns = FOLDS if data.n_observed <= SMALL else 1
+    for k, aside in enumerate(seen[:turns]):
+        rest = torch.cat(seen[:k] + seen[k + 1 :])
+        for name, scored in _plain(rest, L, aside).items():
+            scores[name].append(scored)
+    aside = torch.cat(seen[:turns])
+    return _ranked({name: torch.cat(parts) for name, parts in scores.items()}, aside, torch.arange(len(aside)))
+
+
+def compare_masks(data: Annotations, cases: Sequence[slice], *, window: int) -> list[Fit]:
+    """The models of masks (N, R, H, W), best first, on a fifth of the pixels; `cases`: which slices are one volume."""
+    labels, L = data.labels, data.n_classes
+    heard = (labels != MISSING).sum(1) > 1  # (N, H, W)
+    aside = heard & (torch.rand(heard.shape, generator=seeded(0)) < 1 / FOLDS)
+    n, y, x = aside.nonzero(as_tuple=True)
+    if len(n) < 100:
+        return []
+    most = min(PIXELS, 4 * CELLS // (data.n_annotators * L * L))
+    kept = torch.randperm(len(n), generator=seeded(1))[:most].sort().values
+    n, y, x = n[kept], y[kept], x[kept]
+    hidden, rest = labels[n, :, y, x], labels.movedim(1, -1)[heard & ~aside]  # (M, R) each
+    scores = _plain(rest, L, hidden)
+    masked = torch.where(aside[:, None], MISSING, labels)
+    if len(cases) > 1:
+        found = fuse_cases(masked, L, cases)
+        scores[CASES] = _left_out(found.A[n], found.prior[n], hidden)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what the whole data say is told of the whole data
+        found = fusion.spatial_staple(masked, L, window=window)
+    block = n, y // (window // 3), x // (window // 3)
+    A = found.A.movedim((-2, -1), (1, 2))[block]  # (M, R, L, L)
+    scores[PLACES] = _left_out(A, found.prior.movedim(1, -1)[block], hidden)
+    owner = torch.empty(len(labels), dtype=torch.long)
+    for k, where in enumerate(cases):
+        owner[where] = k
+    return _ranked(scores, hidden, owner[n] if len(cases) >= 5 else n)
+
+
+def choice(fits: Sequence[Fit]) -> str:
+    """The simplest model that cannot be told from the best; the vote where nothing could be compared."""
+    good = {fit.model for fit in fits if fit.behind == 0 or fit.behind <= fit.half}
+    return next((model for model in IN_WORDS if model in good - {CHANCE}), VOTE)
+
+
+def fuse_cases(labels: Tensor, n_classes: int, cases: Sequence[slice]) -> fusion.Fused:
+    """STAPLE with the matrices of each case, given once for each of its slices: A (N, R, L, L), prior (N, L)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if all(where.stop - where.start == 1 for where in cases):
+            return fusion.staple(labels, n_classes)
+        parts = [(where.stop - where.start, fusion.staple(labels[where], n_classes, pooled=True)) for where in cases]
+    join = lambda pick: torch.cat([pick(found, depth) for depth, found in parts])  # noqa: E731
+    return fusion.Fused(
+        join(lambda found, _: found.p),
+        join(lambda found, depth: found.A.expand(depth, -1, -1, -1)),
+        join(lambda found, depth: found.prior.expand(depth, -1)),
+        join(lambda found, _: found.n_labels),
+        all(found.converged for _, found in parts),
+        max(found.iterations for _, found in parts),
+        max(found.change for _, found in parts),
+    )
+
+
+def _spoken(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(K,) three times: item, annotator and label of each label that there is. A crowd's table is nearly all gaps."""
+    n, r = (labels != MISSING).nonzero(as_tuple=True)
+    return n, r, labels[n, r]
+
+
+def _votes(labels: Tensor, L: int) -> Tensor:
+    """(N, L): how often each class was said of an item."""
+    n, _, said = _spoken(labels)
+    return torch.bincount(n * L + said, minlength=len(labels) * L).reshape(-1, L).double()
+
+
+def _winners(votes: Tensor) -> Tensor:
+    """The class that most said has probability 1, or an equal part of it with those that tie."""
+    most = (votes == votes.max(-1, keepdim=True).values).double()
+    return most / most.sum(-1, keepdim=True)
+
+
+def _plain(rest: Tensor, L: int, aside: Tensor) -> dict[str, Tensor]:
+    """The models that know no place: learned from labels `rest` (N, R); (K,) scores of the labels in `aside` (M, R)."""
+    few, (n, r, said), spoken = smoothing_for(L), _spoken(rest), _spoken(aside)[2]
+    shares = torch.bincount(said, minlength=L).double() + few
+    counts = torch.zeros(rest.shape[1] * L, L, dtype=torch.double)
+    counts.index_add_(0, r * L + said, _winners(_votes(rest, L))[n])
+    counts = counts.unflatten(0, (-1, L)) + few  # (R, L, L), as confusion.count_matrices
+    found = {
+        CHANCE: log(shares / shares.sum())[spoken],
+        VOTE: _by_vote(log(counts / counts.sum(1, keepdim=True)), aside),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name, people in ((SHARED, [0] * rest.shape[1]), (EACH, None)):
+            fit = fusion.dawid_skene(rest, L, people=people, smoothing=few)
+            found[name] = _left_out(fit.A[None], fit.prior[None], aside)
+    return found
+
+
+def _left_out(A: Tensor, prior: Tensor, labels: Tensor) -> Tensor:
+    """(K,): log-likelihood of each label in labels (M, R), row by row, given the other labels of its item.
+
+    A (M|1, R, L, L), prior (M|1, L).
+    """
+    n, r, said = _spoken(labels)
+    of = n if len(A) > 1 else torch.zeros_like(n)
+    rows = log(A[of, r, said].double())  # (K, L)
+    total = log(prior.double()).expand(len(labels), -1).index_add(0, n, rows)
+    return ((total[n] - rows).log_softmax(1) + rows).logsumexp(1)
+
+
+def _by_vote(log_A: Tensor, labels: Tensor) -> Tensor:
+    """As `_left_out`, where the truth is the vote of the others, and any class where there are no others."""
+    n, r, said = _spoken(labels)
+    others = _votes(labels, log_A.shape[-1])[n]  # (K, L)
+    others[torch.arange(len(n)), said] -= 1
+    return (log(_winners(others)) + log_A[r, said]).logsumexp(1)
+
+
+def _ranked(scores: dict[str, Tensor], labels: Tensor, owner: Tensor) -> list[Fit]:
+    """Best first. scores (K,) of the labels (M, R); `owner` (M,): items of one owner are not independent."""
+    owner = owner[_spoken(labels)[0]]  # (K,)
+    mean = {name: float(score.mean()) for name, score in scores.items()}
+    best = max(mean, key=mean.get)
+    groups, per = len(owner.unique()), int(owner.max()) + 1
+    found = []
+    for name, score in mean.items():
+        behind = mean[best] - score
+        off = scores[best] - scores[name] - behind
+        summed = torch.zeros(per, dtype=torch.double).index_add_(0, owner, off)
+        half = 1.96 * float(summed.square().sum().sqrt()) / len(off) if groups >= 5 else float("nan")
+        found.append(Fit(name, score, behind, half))
+    return sorted(found, key=lambda fit: -fit.score)
