@@ -49,7 +49,7 @@ def verdict(function: Callable[[float, float, float], str]) -> None:
     if not all(isinstance(word, str) for word in given):
         raise CheckFailed("Exercise 21.1: return one of the words 'holds', 'weaker', 'not reproduced'.")
     if given == right:
-        print("✓ Exercise 21.1: the lower end decides, against min_diff first and then against 0.")
+        print("✓ Exercise 21.1: right. The lower end decides, against min_diff first and then against 0.")
         return
     for sentence, wrong in VERDICT_MISTAKES.items():
         if given == [wrong(*case) for case in CASES]:
@@ -124,7 +124,7 @@ def differences(function: Callable) -> None:
         raise CheckFailed("Exercise 21.2: return numbers, one for each draw.") from None
     right = _each(ROWS, "a", "loss", "draw") - _each(ROWS, "b", "loss", "draw")
     if given.shape == right.shape and np.allclose(given, right):
-        print("✓ Exercise 21.2: one difference a draw, from the same draw, whatever the order of the rows.")
+        print("✓ Exercise 21.2: right. One difference a draw, from the same draw, whatever the order of the rows.")
         return
     for sentence, wrong in DIFFERENCE_MISTAKES.items():
         found = wrong(ROWS, *asked)
