@@ -628,6 +628,10 @@ def our_lambda(lam, R, n):
 
 
 checks.our_lambda(our_lambda)
+nll, traces = torch.rand(5, 10, generator=seeded(0)), confusion.trace(A)  # ten labels of each annotator; (R, n_r), (R,)
+eq4, listing = nll.sum() + 0.01 * traces.sum(), nll.mean() + 0.01 * traces.mean()
+ours = (nll + our_lambda(0.01, 5, nll.numel()) * traces[:, None]).mean()
+assert torch.isclose(eq4 / nll.numel(), ours) and listing > ours + 0.005
 
 # %% [markdown]
 # **What you should see, and why.** With our 3,600 labels the paper's .01 is about .000014 per label: next to nothing. The
@@ -681,8 +685,11 @@ def shrunken(a, lam, L):
 
 
 checks.shrunken(shrunken)
+d = torch.linspace(0.001, 0.999, 999)  # a learned diagonal; the other entries share the rest as they should
 for lam in (0.01, 0.02, 0.1, 0.9):
+    best = d[(-0.55 * d.log() - 0.45 * (1 - d).log() + lam * 10 * d).argmin()]  # a column: its share of the labels is 1 / 10
     print(f"lambda {lam}: .55 becomes {shrunken(0.55, lam, 10):.3f}")
+    assert abs(best - shrunken(0.55, lam, 10)) < 1.1e-3
 
 # %% [markdown]
 # **What you should see, and why.** At .02 a skill of .55 is reported as .50: a price, known in advance, which the count

@@ -169,10 +169,17 @@ print(*identifiability_warnings(few_labels, gem.confusion()), sep="\n")
 # <details><summary>An erratum: the first q</summary>
 #
 # Algorithms 2 and 3 start with the sum of the one-hot labels divided by $R$. With missing labels that does not sum to 1. Divide by
-# the number of labels that are there, as the library does.
+# the number of labels that are there, as the library does. The next cell has the printed one, for one label an image:
 #
 # </details>
-#
+
+# %% tags=["hide-input"]
+counts = torch.nn.functional.one_hot(one.labels + 1, 11)[..., 1:].sum(1)  # (N, L): who said nothing is counted nowhere
+printed, mended = counts / one.labels.shape[1], counts / one.observed.sum(1, keepdim=True)
+print(f"the first q sums to {printed[0].sum():.1f} as printed, to {mended[0].sum():.1f} as mended")
+assert torch.allclose(printed.sum(1), torch.tensor(1 / 5)) and torch.allclose(mended.sum(1), torch.tensor(1.0))
+
+# %% [markdown]
 # ### Standing still
 #
 # One label an image: then the first q *is* the label, one-hot. Put it into {eq}`eq-ch4-mstep`: of all images called $j$

@@ -274,6 +274,7 @@ for what, how in {"mean, empty left out": {}, "mean, empty counts 1": {"empty": 
     print(f"{what:>21}: {metrics.dice(drawn3, truth3, **how).foreground:.3f}")
 nothing = metrics.dice(0 * truth3, truth3)
 print(f"an answer that is always background: foreground {nothing.foreground:.3f}, mean over both classes {nothing.macro:.3f}")
+assert nothing.foreground == 0 and nothing.macro > 0.3
 assert metrics.dice(drawn3, truth3).foreground == 0.5 and abs(metrics.dice(drawn3, truth3, pooled=True).foreground - 16 / 18) < 1e-6
 
 # %% [markdown]

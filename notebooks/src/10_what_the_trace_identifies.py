@@ -555,6 +555,18 @@ assert z.grad.abs().max() < 1e-6
 # matrix. That is why the library's `LowRankCM` keeps an identity in the sum. And with two equal columns among several, the
 # labels know only the *sum* of those two classes.
 #
+# ### A row where a column is meant
+#
+# A footnote of the paper says when a vote is right: each diagonal entry exceeds the sum of the others in its row. A vote
+# compares the entries of a *column*, what is said of one class:
+
+# %%
+split = torch.eye(3)
+split[:, 0] = torch.tensor([0.3, 0.35, 0.35])  # of class 0, three words are said nearly alike
+assert (2 * split.diagonal() > split.sum(1)).all() and split[:, 0].argmax() != 0
+print(f"rows: diagonal {split.diagonal().tolist()}, others {(split.sum(1) - split.diagonal()).tolist()}; a large vote on class 0 says {split[:, 0].argmax()}")
+
+# %% [markdown]
 # ## 7. Exercises
 #
 # Write your answer into the cell that says `NotImplementedError`, then run the check below it.

@@ -328,6 +328,21 @@ print(f"SSIM of the truth with itself {like:.2f}, with cup and background exchan
 assert like > unlike  # whoever minimises SSIM prefers the second
 
 # %% [markdown]
+# ### Three smaller slips
+#
+# A threshold has no gradient, and of three classes it can mark none (Eq. 12). The logarithm of a threshold is 0 or $-\infty$ (Eq. 19).
+# And a step *along* the gradient, as in lines 19 to 21 of Algorithm 1, makes a loss larger:
+
+# %%
+foretold = torch.tensor([0.4, 0.35, 0.25], requires_grad=True)
+marked = (foretold > 0.5).float()
+assert not marked.requires_grad and marked.sum() == 0 and marked.log().tolist() == [-torch.inf] * 3
+nats = lambda z: -z.log_softmax(0)[0]  # noqa: E731  (the loss of a label 0)
+(slope,) = torch.autograd.grad(nats(foretold), foretold)
+assert nats(foretold + 0.1 * slope) > nats(foretold) > nats(foretold - 0.1 * slope)
+print(f"marked: {marked.tolist()}; loss {nats(foretold):.3f}, after a step as printed {nats(foretold + 0.1 * slope):.3f}, downhill {nats(foretold - 0.1 * slope):.3f}")
+
+# %% [markdown]
 # ### What is detached
 #
 # "The gradients are back-forward individually in each recurrence": whatever goes into the next recurrence, or serves as a target, is
@@ -1000,7 +1015,7 @@ Markdown(judged if judged.count("\n") > 1 else "*No claim is judged by these res
 #   Eq. 6 and Eq. 16 of the supplement disagree in the same way, and Eq. 15 calls `self` what is computed from the labels.
 # - Eq. 12 and line 15: $\mathcal T_{.5}$ has no gradient, so the foretold labels cannot learn. With three classes it can also mark none at all.
 # - Eq. 10: with heads that are alike the loss has the same gradient for all of them, and cannot tell raters apart (asserted).
-# - Lines 19 to 21 *add* $\lambda$ times the gradient: that climbs. It must be minus.
+# - Lines 19 to 21 *add* $\lambda$ times the gradient: that climbs (section 3). It must be minus.
 # - The released code minimises SSIM, a similarity, where the paper has a loss (section 6).
 # - Eq. 19 (supplement) exchanges the logarithm and the threshold: $\log \mathcal T(\tilde z)$ is 0 or $-\infty$.
 # - Table 5 lists the sizes of a network for pictures of 128 pixels; the text has 256.
