@@ -18,7 +18,7 @@ TESTED = {
     0: (4, 4, 4, 4), 1: (1, 2, 2, 2), 2: (2, 2, 2, 3), 3: (1, 1, 3, 3), 4: (1, 4, 4), 5: (1, 1, 1, 2), 6: (3, 2, 3),
     7: (4, 1, 3, 3), 8: (1, 2, 3, 4), 9: (1, 2, 4, 2), 10: (2, 1, 3), 11: (3, 2, 3, 4), 12: (1, 1, 2, 3),
     13: (1, 2, 2, 4), 14: (1, 2, 4, 3), 15: (1, 3, 2, 5), 16: (1, 1, 2, 3), 17: (1, 1, 2, 6), 18: (1, 5, 0),
-    20: (1, 2, 1, 3),
+    20: (1, 2, 1, 3), 21: (2, 3),
 }  # fmt: skip
 PROPERTIES = "many answers are right; the check says which rule is broken"
 DAY = (1, 3, 7, 8)
@@ -39,7 +39,7 @@ class Lesson(NamedTuple):
 
     number: int
     title: str
-    core: bool
+    kind: str  # core, elective or reference
     minutes: int
     outcomes: list[str]
     tasks: list[Task]
@@ -53,15 +53,17 @@ def lesson(path: Path) -> Lesson:
     text = "".join(cell.source + "\n\n" for cell in cells if cell.cell_type == "markdown")
     time, outcomes = TIME.search(text), OUTCOMES.search(text)
     minutes = time and (int(time["minutes"] or 0) or WORDS.get(time["words"] or ""))
-    if not (minutes and outcomes):
+    kind = re.search(r"^\*(Core|Elective|Reference)\b", text, re.M)
+    if not (minutes and outcomes and kind):
         raise EditionError(
-            f"{path.name}: wanted a card with **You will be able to** and **Time** about N minutes or hours"
+            f"{path.name}: wanted a card with *Core*, *Elective* or *Reference chapter*, **You will be able to** and "
+            "**Time** about N minutes or hours"
         )
     found = re.split(r"^\s*- ", outcomes["list"], flags=re.M)[1:]
     return Lesson(
         int(path.name[:2]),
         re.search(r"^# \d+\. ([^\n]*)", text, re.M)[1],
-        "*Core chapter.*" in text,
+        kind[1].lower(),
         minutes,
         [" ".join(one.split()).rstrip(";.") for one in found],
         _tasks(text, [cell.source for cell in cells if "check" in tags(cell)]),
@@ -93,7 +95,7 @@ def chapter_table(root: Path = ROOT) -> str:
     all_ = lessons(root)
     for one in all_:
         spent, points = (sum(getattr(task, what) for task in one.tasks) for what in ("minutes", "points"))
-        rows.append((f"{one.number} {one.title}", "core" if one.core else "elective", one.minutes, spent, points))
+        rows.append((f"{one.number} {one.title}", one.kind, one.minutes, spent, points))
     sums = [sum(row[k] for row in rows[1:]) for k in (2, 3, 4)]
     return _table(*rows, ("**all**", "", *(f"**{total}**" for total in sums)))
 

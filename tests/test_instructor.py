@@ -41,7 +41,7 @@ def test_every_mark_of_the_page_is_drawn_and_every_drawing_has_its_mark():
 
 def test_a_card_by_hand():
     (trace,) = [one for one in LESSONS if one.number == 3]
-    assert (trace.title, trace.core, trace.minutes) == ("The trace: truth and annotators together", True, 120)
+    assert (trace.title, trace.kind, trace.minutes) == ("The trace: truth and annotators together", "core", 120)
     assert trace.outcomes[3] == "recognise the three ways in which it goes wrong"
     assert trace.tasks[0] == ("3.1", "One label by hand", 1, 5, "one_label")
     assert "| 3 The trace: truth and annotators together | core | 120 | 45 | 8 |" in teaching.chapter_table()
@@ -60,7 +60,7 @@ def test_the_day_is_no_longer_than_a_day_and_the_weeks_name_every_core_chapter()
     assert int(re.findall(r"\*\*(\d+)\*\*", teaching.day_table())[-1]) <= 8 * 60
     weeks = " ".join(re.findall(r"^\| \d [A-Z].*$", PAGE, re.M))
     named = {int(n) for n in re.findall(r"\b\d+\b", weeks)}
-    assert {one.number for one in LESSONS if one.core} - {0, 6} <= named
+    assert {one.number for one in LESSONS if one.kind == "core"} - {0, 6} <= named
 
 
 def test_no_meeting_of_the_four_weeks_is_longer_than_two_hours():
