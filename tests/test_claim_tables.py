@@ -48,7 +48,9 @@ def test_text_is_escaped_and_papers_come_in_the_order_of_the_book():
     html = tables(FOUR)._repr_html_()
     assert "<b>" not in html and "Strokes &lt;b&gt;win&lt;/b&gt;" in html and "9 &lt; 10" in html
     assert "no data &amp; no GPU" in html
-    assert html.index("Tanno et al. 2019: <span>2</span>") < html.index("Zhang et al. 2025: <span>2</span>")
+    assert html.index("Tanno et al. 2019, claims: <span>2</span>") < html.index(
+        "Zhang et al. 2025, claims: <span>2</span>"
+    )
     assert (
         html.count("<details>") == 2
         and html.count("<tr data-verdict") == 4

@@ -24,6 +24,7 @@ from course_lib.checks import (
     plausible,
     radiologists,
     recurrence,
+    replicate,
     retina,
     rivals,
     start,
@@ -50,6 +51,7 @@ CHECKS = {
     17: coarse,
     18: retina,
     20: asking,
+    21: replicate,
 }  # chapter 1's have a file of their own
 TABLES = {
     (0, "share_right"): start.SHARE_MISTAKES,
@@ -120,6 +122,8 @@ TABLES = {
     (18, "tree_iou"): retina.IOU_MISTAKES,
     (18, "recall_by_width"): retina.WIDTH_MISTAKES,
     (18, "tested_patches"): retina.CHILD_MISTAKES,
+    (21, "verdict"): replicate.VERDICT_MISTAKES,
+    (21, "differences"): replicate.DIFFERENCE_MISTAKES,
     (20, "per_price"): asking.PRICE_MISTAKES,
     (20, "years_prior"): asking.YEARS_MISTAKES,
     (20, "with_limits"): asking.LIMIT_MISTAKES,

@@ -176,8 +176,9 @@ import course_lib, sys
 from pathlib import Path
 assert course_lib.__file__.startswith(sys.argv[1]), course_lib.__file__
 from course_lib import book, data
-from course_lib.experiments import claims
+from course_lib.experiments import claim_tables, claims, errata, papers
 assert len(data.mnist5k().images) == 5000 and len(claims.claims()) >= 8 and claims.table("002")
+assert errata.table("001") and claim_tables.tables([claims.judge(claims.claims()[0])]) and papers.missing() == []
 assert "GPU" in str(book.card(3))
 assert (Path(course_lib.__file__).parent / "report/page.html").is_file()
 try:

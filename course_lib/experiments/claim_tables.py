@@ -17,7 +17,7 @@ from .claims import VERDICTS, Judged
 from .papers import TITLES
 
 ALL = "all verdicts"
-HEAD = ("claim", "where", "theirs", "ours (difference, 95 %)", "verdict", "why")
+HEAD = ("claim", "verdict", "ours (difference, 95 %)", "theirs", "where", "why")
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ClaimFilter(anywidget.AnyWidget):
 
 def _cells(judged: Judged) -> list[str]:
     c = judged.claim
-    return [str(x) for x in (c["claim"], c["where"], c["theirs"], judged.ours, judged.verdict, c["why"])]
+    return [str(x) for x in (c["claim"], judged.verdict, judged.ours, c["theirs"], c["where"], c["why"])]
 
 
 def _fold(paper: str, judged: Sequence[Judged]) -> str:
@@ -91,4 +91,4 @@ def _fold(paper: str, judged: Sequence[Judged]) -> str:
     title = escape(TITLES[paper])
     table = f"<table><caption>Claims of {title}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     scrolls = f'<div class="wide" role="region" tabindex="0" aria-label="Claims of {title}">{table}</div>'
-    return f"<details><summary>{title}: <span>{len(judged)}</span> claims</summary>{scrolls}</details>"
+    return f"<details><summary>{title}, claims: <span>{len(judged)}</span></summary>{scrolls}</details>"
