@@ -289,7 +289,7 @@ print(f"\nif nothing differed from anything, about {by_chance:.0f} of {sum(j.n >
 #
 # ### How large, and how sure
 #
-# Every tested claim, one line each, sorted by its mean within its verdict. One is measured in megabytes and stands in the caption. The
+# Every tested claim, one line each, sorted by its mean within its verdict. What is measured in megabytes is named in a caption instead. The
 # name of a line is the claim's `id`; the tables below have its text.
 
 # %%
@@ -519,7 +519,8 @@ print(yaml.safe_dump([mine | {"verdict": found.verdict}], sort_keys=False, width
 # 2. `course run NAME --seeds 5 --commit` writes `book/results/NAME.lesson.json`. Commit the code first, since the file keeps the commit that
 #    it was made with.
 # 3. Add the row to `book/claims.yaml`, margin included, *before* you look at the numbers.
-# 4. `pytest tests/test_errata.py tests/test_checks_chapter3.py` recomputes every verdict, and says what is named and not listed.
+# 4. `pytest tests/test_errata.py tests/test_checks_chapter3.py -k "errata or out_of_date"` recomputes every verdict, and says what is
+#    named and not listed.
 #
 # ## 10. Three questions
 #
