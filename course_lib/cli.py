@@ -52,10 +52,12 @@ def start() -> None:
         raise _stop(error) from None
     console.print(f"{page.resolve()}", soft_wrap=True)
     minutes = (time.perf_counter() - began) / 60
+    whole = sum(one["cpu"]["seconds"] for one in book.ledger().values() if one["cpu"]) / 60
     console.print(
         f"\nDone in {minutes:.1f} minutes; from here on nothing needs a network. Next:\n"
         f"  {_me('lab')}    opens chapter 1 in JupyterLab\n"
-        f"  {_me('book')}   executes all chapters at `lesson` size and builds the book (about 5 minutes)",
+        f"  {_me('book')}   executes all chapters at `lesson` size and builds the book "
+        f"({whole:.0f} minutes on one core, half of that on two)",
         soft_wrap=True,
     )
 
