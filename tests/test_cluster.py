@@ -159,6 +159,7 @@ def test_an_address_where_nobody_answers_is_one_clear_error_and_leaves_nothing(a
 def test_a_scheduler_without_workers_says_how_to_start_one(monkeypatch, tmp_path):
     monkeypatch.setattr(cluster, "SECONDS", 0.5)
     with (
+        dask.config.set(temporary_directory=str(tmp_path / "dask")),
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as empty,
         pytest.raises(ValueError, match="has no workers.*dask worker inproc://"),
     ):
