@@ -1,13 +1,11 @@
 """Two editions of the chapters for a class: the student's without solutions, the instructor's with them in place."""
 
-import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 from course_lib.book import MAY_RAISE, ROOT, chapters, write_whole
+from course_lib.files import whole_folder
 
 EXERCISE = re.compile(
     r"```\{exercise\} [^\n]*\((?P<stars>★+), (?P<minutes>\d+) minutes\)\n(?::label: [^\n]*\n)?"
@@ -98,19 +96,10 @@ def _write(out: Path, root: Path, edit: Callable[[list], list]) -> list[Path]:
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise EditionError(f"{out} exists and is not an empty folder; name a new one, nothing was written")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside `out` and moved there whole: an error in the last chapter leaves no half edition behind.
-    part = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
-    try:
+    with whole_folder(out) as part:  # an error in the last chapter leaves no half edition behind
         for path in chapters(root):
             notebook = nbformat.read(path, 4)
             notebook.cells = edit(notebook.cells)
             _keep_on_pairing(notebook)
             write_whole(part / path.name, nbformat.writes(notebook))
-        part.chmod(0o755)
-        if out.exists():
-            out.rmdir()
-        os.replace(part, out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return sorted(out.glob("*.ipynb"))

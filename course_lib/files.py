@@ -9,12 +9,14 @@ import math
 import os
 import queue
 import re
+import shutil
+import tempfile
 import threading
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -219,3 +221,21 @@ def _opened(url: str) -> http.client.HTTPResponse:
 def natural(text: str) -> list:
     """A key for sorting that puts 10 after 9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder beside `folder` to write into; it takes that name at the end, and after an error nothing is left of it.
+
+    What `folder` held is removed then, and not before: look first at what that is.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+    try:
+        yield part
+        part.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

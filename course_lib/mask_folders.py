@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .annotations import MISSING, Annotations
-from .files import natural
+from .files import natural, whole_folder
 from .mask_files import (
     FLAT,
     LOSSY,
@@ -94,17 +91,9 @@ def write_masks(folder: str | Path, data: Annotations, masks: Tensor) -> list[Pa
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists and is not an empty folder; name a new one.")
     volumes = _volumes(data, masks)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
-    try:
+    with whole_folder(folder) as part:
         for case, volume in volumes:
             write_file(part, case, volume)
-        part.chmod(0o755)
-        if folder.exists():
-            folder.rmdir()
-        os.replace(part, folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return sorted(folder.iterdir())
 
 

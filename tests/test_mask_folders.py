@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 
 from course_lib.annotations import MISSING, Annotations
+from course_lib.files import whole_folder
 from course_lib.mask_folders import to_sitk, write_masks
 
 SQUARE = np.zeros((12, 10), np.uint8)
@@ -130,3 +131,16 @@ def test_without_simpleitk_one_error_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "SimpleITK", None)
     with pytest.raises(ImportError, match=r"pip install 'course_lib\[medical-io\]'"):
         Annotations.from_masks(tmp_path)
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path):
+    old = tmp_path / "out"
+    old.mkdir()
+    (old / "before").touch()
+    with pytest.raises(RuntimeError, match="midway"), whole_folder(old) as part:
+        (part / "after").touch()
+        raise RuntimeError("midway")
+    assert [p.relative_to(tmp_path).as_posix() for p in sorted(tmp_path.rglob("*"))] == ["out", "out/before"]
+    with whole_folder(old) as part:
+        (part / "after").touch()
+    assert [p.relative_to(tmp_path).as_posix() for p in sorted(tmp_path.rglob("*"))] == ["out", "out/after"]

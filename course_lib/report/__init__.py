@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from .. import mask_folders, tables
 from ..annotations import Annotations
+from ..files import whole_folder
 from .analysis import Found, analyse
 
 __all__ = ["Found", "analyse", "read", "report", "write"]
@@ -71,9 +69,7 @@ def write(data: Annotations, found: Found, out: str | Path, *, name: str = "your
     out = Path(out)
     check_out(out)
     text = page.html(data, found, name)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
-    try:
+    with whole_folder(out) as part:
         (part / "report.html").write_text(text, encoding="utf-8", newline="\n")
         lines = 1 if found.A.numel() < MANY else None  # a crowd's matrices would be a million lines
         content = json.dumps(_plain(found.summary), indent=lines, ensure_ascii=False, allow_nan=False)
@@ -85,12 +81,6 @@ def write(data: Annotations, found: Found, out: str | Path, *, name: str = "your
             mask_folders.write_masks(part / "masks", data, found.p.argmax(1))
             mask_folders.write_masks(part / "uncertainty", data, 1 - found.p.amax(1).float())
         (part / MARK).touch()
-        part.chmod(0o755)
-        if out.exists():
-            shutil.rmtree(out)
-        os.replace(part, out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return out / "report.html"
 
 
