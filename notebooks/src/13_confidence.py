@@ -611,10 +611,10 @@ print(f"as released, the same start: {(confidence.weighted(start.clamp(min=1e-3)
 heard = torch.cartesian_prod(*[torch.arange(K)] * 5)  # (243, 5)
 for held in range(K):
     column = even[:, held].expand(len(heard), 5, K)  # log p(says each class | the answer that is held)
-    log_odds = ((column.exp() * (K - 1) / (1 - column.exp())).log() * one_hot(heard, K)).sum(1)
+    by_odds = ((column.exp() * (K - 1) / (1 - column.exp())).log() * one_hot(heard, K)).sum(1)
     as_released = confidence.weighted(column, heard)
     seconded = (heard == held).any(1)  # by at least one of the five
-    assert all((weighed.argmax(1) == held)[seconded].all() for weighed in (log_odds, as_released))
+    assert all((weighed.argmax(1) == held)[seconded].all() for weighed in (by_odds, as_released))
 by_bayes = posterior(even.expand(len(heard), 5, K, K), torch.zeros(len(heard), K), heard).argmax(1)
 print(f"weights of one column give back what was held {int(seconded.sum())} times, whenever somebody says it; the whole table does so {int((by_bayes == held)[seconded].sum())} times of these")
 assert not (by_bayes == held)[seconded].all()

@@ -962,7 +962,7 @@ def one_round(how, w=0.9, n=3, rate=0.05):
         if how == "a step in each":
             w = (w - rate * torch.autograd.grad(total, w)[0]).detach().requires_grad_()
             total = 0
-    return float(w if how == "a step in each" else w - rate * torch.autograd.grad(total, w)[0])
+    return w.item() if how == "a step in each" else w.item() - rate * torch.autograd.grad(total, w)[0].item()
 
 
 programs = {how: one_round(how) for how in ("a step in each", "one step, cut", "one step, not cut")}
