@@ -346,7 +346,8 @@ print(f"marked: {marked.tolist()}; loss {nats(foretold):.3f}, after a step as pr
 # ### A size, and a $\beta$
 #
 # Table 5 of the paper lists layers with the sizes of what they return: the first block of DivP, a convolution with stride 2 and a pooling with stride 2, returns $32 \times 32$; ConP doubles
-# $8 \times 8$ four times. The text says that all pictures are $256 \times 256$. Run the layers:
+# $8 \times 8$ four times. The text says that all pictures are $256 \times 256$. Run the layers, padded by half
+# of what they look at, as is usual:
 
 # %% tags=["hide-input"]
 with torch.device("meta"):  # sizes alone, no numbers
