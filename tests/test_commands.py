@@ -152,7 +152,7 @@ def test_every_word_and_option_of_course_on_the_pages_exists():
 
 def test_a_new_command_is_seen_wherever_it_stands_and_other_code_is_none():
     page = (
-        "Type `course mend --hard`, `.venv\\Scripts\\python -m pytest -m slow`, with `COURSE_MOOD=calm` and `--soft` or\n"
+        "Type `course mend --hard` or `.venv\\Scripts\\python -m pytest -m slow`, `COURSE_MOOD=calm` and `--soft`, or\n"
         "`course edition\nstudent OUT`. Not `course`, `course_lib`, `{doc}`, `DATA --out`, {doc}`course x`.\n"
         '```python\ncourse = "course python"\n```\n'
         '```bash\nmkdir -p x && COURSE_DATA=x .venv/bin/course start\nmake all; pip install -e ".[all]"\n```\n'
