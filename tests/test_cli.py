@@ -222,7 +222,8 @@ def test_the_book_is_executed_built_and_opened(course, tmp_path, monkeypatch):
     opened = []
     monkeypatch.setattr(webbrowser, "open", opened.append)
     done = course("book", "--size", "ci", "--out", "lab/book", "--no-open")
-    page = tmp_path / "lab/book/book/_build/html/index.html"
+    (named,) = re.findall(r"`(lab/book/\S+)`", (REPO / "book/instructor.md").read_text(encoding="utf-8"))
+    page = tmp_path / named
     assert done.exit_code == 0 and str(page) in done.output.replace("\n", "") and not opened
     assert "fine" in (page.parent / "notebooks/01_tiny.html").read_text(encoding="utf-8")
     monkeypatch.setattr(book, "build", lambda root: root / "book/_build/html/index.html")
