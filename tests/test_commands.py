@@ -6,6 +6,7 @@ The commands of the pages that no other file tests are tried here.
 import ast
 import csv
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,10 +14,12 @@ import sys
 import tomllib
 from importlib import metadata
 from itertools import pairwise
+from pathlib import Path
 
 import jupytext
 import pytest
 from conftest import REPO
+from test_instructor import copied_course
 from typer.main import get_command
 
 from course_lib import book
@@ -54,7 +57,7 @@ TESTED = {
     "jupytext --output": "test_commands::test_a_notebook_is_made_from_its_twin_by_the_readmes_line",
     "pytest": "test_commands::test_ci_takes_its_command_from_the_readme",
     "pytest -m gpu": "test_commands::test_on_a_card_every_chapter_is_among_the_tests",
-    "uv run": "test_commands::test_uv_would_find_the_command",
+    "uv run": "test_commands::test_uv_does_the_same_as_the_first_command",
     # The lines that install, on a machine with nothing else: .ci/run does the README's, the test named the guide's.
     "mkdir": "test_instructor::test_a_carried_copy_installs_and_runs_with_the_network_off",
     "mkdir -p": "test_instructor::test_a_carried_copy_installs_and_runs_with_the_network_off",
@@ -237,10 +240,25 @@ def test_the_windows_lines_are_the_same_commands():
 
 
 def test_uv_would_find_the_command():
-    """uv is on few machines; `uv run course` installs the project and calls its script of that name."""
+    """Where uv is not: `uv run course` installs the project and calls its script of that name."""
     project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     script = metadata.EntryPoint("course", project["scripts"]["course"], "console_scripts")
     assert script.load() is app
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("uv"), reason="uv is not on this machine")
+def test_uv_does_the_same_as_the_first_command(tmp_path):
+    """By uv's own settings, and the constraints that pip would keep."""
+    copy = copied_course(tmp_path / "course")
+    if path := os.environ.get("PIP_CONSTRAINT"):
+        lines = [line for line in Path(path).read_text(encoding="utf-8").split("\n") if line and line[0] != "#"]
+        with open(copy / "pyproject.toml", "a", encoding="utf-8") as file:
+            file.write(f"\n[tool.uv]\nconstraint-dependencies = {json.dumps(lines)}\n")
+    clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(the_span("uv run").split(), cwd=copy, capture_output=True, text=True, env=clean)
+    assert done.returncode == 0 and "Done in" in done.stdout, done.stderr[-2000:]
+    assert list((copy / ".course/start").rglob("01_annotators_disagree.html"))
 
 
 def test_an_extra_of_the_pages_is_one_of_the_package():
