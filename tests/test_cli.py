@@ -11,6 +11,7 @@ import webbrowser
 from functools import partial
 from types import SimpleNamespace
 
+import nbformat
 import psutil
 import pytest
 from conftest import REPO
@@ -165,9 +166,18 @@ def test_the_book_stops_with_the_message_of_the_chapter_that_failed(course, monk
 
 
 def test_start_runs_the_first_experiment_and_chapter_1_and_names_what_is_next(course, tmp_path, monkeypatch):
-    """All of it, but the experiment is of one seed at `ci` and no scripts are fetched."""
+    """All of it, but one seed at `ci`, the first cells of the chapter (it runs whole elsewhere), and no scripts."""
+
+    def first_cells(dest, true=book.scratch):
+        path = book.chapter(1, true(dest))
+        notebook = nbformat.read(path, 4)
+        notebook.cells = notebook.cells[:20]
+        nbformat.write(notebook, path)
+        return dest
+
     small = lambda name, **how: experiments.run(name, **how | {"seeds": 1, "size": "ci", "progress": False})  # noqa: E731
     monkeypatch.setattr(cli, "_run", small)
+    monkeypatch.setattr(book, "scratch", first_cells)
     monkeypatch.setattr(book, "vendor", lambda root: False)
     done = course("start")
     assert done.exit_code == 0, done.output
