@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -73,7 +74,12 @@ def lab(context: typer.Context) -> None:
         raise _stop(error) from None
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={book.ROOT}"]
     command += [f"--LabApp.default_url=/lab/tree/{first.relative_to(book.ROOT).as_posix()}", *context.args]
-    raise typer.Exit(subprocess.run(command).returncode)
+    with subprocess.Popen(command) as jupyter:
+        while True:
+            try:
+                raise typer.Exit(jupyter.wait())
+            except KeyboardInterrupt:  # it reached JupyterLab too, which asks whether to shut down, and needs time
+                continue
 
 
 @app.command()
@@ -260,6 +266,8 @@ def _show(result: dict) -> None:
 
 def _me(command: str) -> str:
     """How the reader calls a command from where they stand: the full path of `course` where it is not on the PATH."""
+    if os.environ.get("UV"):  # `uv run` has put it on the PATH of this process only
+        return f"uv run course {command}"
     here = Path(sys.executable).with_name("course.exe" if sys.platform == "win32" else "course")
     if shutil.which("course") == str(here):
         return f"course {command}"

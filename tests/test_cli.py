@@ -1,7 +1,9 @@
 """The `course` command: what it writes, and what it says when something is wrong."""
 
 import json
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -9,6 +11,7 @@ import time
 import urllib.request
 import webbrowser
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
@@ -223,6 +226,43 @@ def test_the_lab_serves_chapter_1_and_ends_when_it_is_told_to(tmp_path, monkeypa
         finally:
             for left in psutil.Process(lab.pid).children(recursive=True) if lab.poll() is None else ():
                 left.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an interrupt is sent another way there")
+def test_an_interrupt_leaves_the_lab_time_to_ask_and_to_close(tmp_path):
+    (tmp_path / "jupyterlab").mkdir()  # in the place of JupyterLab, which takes a while to shut down
+    (tmp_path / "jupyterlab/__init__.py").touch()
+    (tmp_path / "jupyterlab/__main__.py").write_text(
+        "import pathlib, signal, sys, time\n"
+        "def asked(*_):\n"
+        "    time.sleep(1.5)\n"
+        "    pathlib.Path('closed').touch()\n"
+        "    sys.exit(5)\n"
+        "signal.signal(signal.SIGINT, asked)\n"
+        "pathlib.Path('up').touch()\n"
+        "time.sleep(60)\n",
+        encoding="utf-8",
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, "-c", "from course_lib.cli import app; app()", "lab"]
+    with subprocess.Popen(words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, start_new_session=True) as lab:
+        began = time.monotonic()
+        while not (tmp_path / "up").exists() and time.monotonic() - began < 60:
+            time.sleep(0.1)
+        os.killpg(lab.pid, signal.SIGINT)  # as a terminal does
+        assert lab.wait(timeout=60) == 5
+    assert (tmp_path / "closed").exists()
+
+
+def test_the_next_command_is_printed_as_the_reader_can_type_it(monkeypatch, tmp_path):
+    own = Path(sys.executable).with_name("course.exe" if sys.platform == "win32" else "course")
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setattr(cli.shutil, "which", lambda name: str(own))
+    assert cli._me("lab") == "course lab"
+    monkeypatch.setattr(cli.shutil, "which", lambda name: None)
+    assert cli._me("lab").endswith("course.exe lab" if sys.platform == "win32" else "/course lab")
+    monkeypatch.setenv("UV", "uv")
+    assert cli._me("lab") == "uv run course lab"
 
 
 def test_the_book_is_executed_built_and_opened(course, tmp_path, monkeypatch):
