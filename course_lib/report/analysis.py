@@ -66,12 +66,12 @@ def analyse(data: Annotations, *, networks: bool = True, progress: bool = True) 
     _check_comparable(data)
     masks = data.labels.ndim == 4
     cases = cases_of(data)
-    nets, absent = _networks(data, networks, progress)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         each = fusion.staple(data.labels, data.n_classes, pooled=True) if masks else _dawid_skene(data.labels, data)
         A = each.A[0] if masks else each.A
         window = _window(data)
+        nets, absent = _networks(data, networks, progress, dominance(A) > 0)
         fits = compare_masks(data, cases, window=window, networks=nets) if masks else compare_labels(data, nets)
         chosen = choice(fits)
         if chosen in NETWORKS:
@@ -121,7 +121,7 @@ def _check_comparable(data: Annotations) -> None:
         )
 
 
-def _networks(data: Annotations, wanted: bool, progress: bool) -> tuple[Any, str]:
+def _networks(data: Annotations, wanted: bool, progress: bool, dominant: bool) -> tuple[Any, str]:
     """What trains networks on these pictures; or None, and why not."""
     if not data.images.numel():  # nothing of what trains is imported then
         return None, "no pictures came along"
@@ -132,7 +132,7 @@ def _networks(data: Annotations, wanted: bool, progress: bool) -> tuple[Any, str
     if why := networks.why_not(data):
         return None, why
     kind = networks.OfMasks if data.labels.ndim == 4 else networks.OfClasses
-    return kind(data, progress), ""
+    return kind(data, progress, dominant), ""
 
 
 def cases_of(data: Annotations) -> list[slice]:

@@ -20,7 +20,7 @@ from torch.nn.functional import avg_pool2d
 from tqdm.auto import tqdm
 
 from ..annotations import MISSING, Annotations
-from ..confusion import GlobalCM, count_matrices, dominance, posterior
+from ..confusion import GlobalCM, count_matrices, dominance, log, posterior
 from ..diagnose import collapse_warnings
 from ..methods.pixels import Pixels
 from ..methods.trace import Trace
@@ -29,11 +29,12 @@ from ..pixel_cms import EverywhereCM, PixelCM
 from ..training import fit, pick_device, predict_log_p
 from .held_out import NET_EACH, NET_PIXELS, NET_SHARED, left_out, smoothing_for
 
-ITEMS, PICTURES, SIDE = 100, 10, 8
-"""So many items with labels, or pictures with masks, are needed at least; and so many pixels a side."""
+ITEMS, PICTURES, SIDE, MOST = 100, 10, 8, 8000
+"""So many items with labels, or pictures with masks, are needed at least, and so many pixels a side; and so many items
+are learned from at most."""
 
 WIDTH, BATCH = 8, {"classes": 64, "masks": 8}
-STEPS = {"classes": 1200, "masks": 240}
+STEPS = {"classes": 300, "masks": 240}
 """Steps of a training, at most; fewer where a step is dear (`WORK`)."""
 
 AREA, CELLS, WORK = 128 * 128, 3_000_000, 1.0e9
@@ -54,21 +55,24 @@ def why_not(data: Annotations) -> str:
 
 @dataclass(eq=False)
 class Networks:
-    """What both kinds share. runs: of each training its model, device, epochs, seconds; lost: model -> why it must not
-    be used, however well it foretells labels."""
+    """What both kinds share. dominant: whether the matrices of Dawid-Skene are; runs: of each training its model,
+    device, epochs, seconds; lost: model -> why it must not be used, however well it foretells labels; methods: the
+    trained ones."""
 
     data: Annotations
     progress: bool = True
+    dominant: bool = True
     runs: list[dict[str, Any]] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
+    methods: dict[str, nn.Module] = field(default_factory=dict)
 
-    def fitted(self, name: str, methods: list[nn.Module], data: Any, *, epochs: int, **options: Any) -> None:
+    def fitted(self, name: str, method: nn.Module, data: Annotations, *, epochs: int, **options: Any) -> None:
         """Trains in place, and keeps the cost. Warnings wait: `lost` judges."""
-        if self.progress:
-            tqdm.write(f"training: {name}, {epochs} epochs on {pick_device()}", file=sys.stderr)
+        if self.progress and name not in [run["model"] for run in self.runs]:
+            tqdm.write(f"training a {name}, {epochs} epochs on {pick_device()}", file=sys.stderr)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            history = fit(methods, data, epochs=epochs, progress=self.progress, **options)
+            history = fit(method, data, epochs=epochs, progress=self.progress, **options)
         self.runs.append(
             {
                 "model": name,
@@ -76,7 +80,7 @@ class Networks:
                 "epochs": epochs,
                 "steps": history.steps,
                 "seconds": round(history.seconds, 1),
-                "parameters": n_parameters(methods[0]),
+                "parameters": n_parameters(method),
             }
         )
 
@@ -103,65 +107,65 @@ class OfClasses(Networks):
     def scores(self, aside: Sequence[Tensor]) -> dict[str, Tensor]:
         """model -> (K,) log-likelihood of the labels of the items in `aside`, one part after the other; each part is
         scored by a network that learned from all other items. A last network learns from all, for `fused`."""
-        labels, said = self.data.labels, self.data.observed.any(1)
-        seen = said.repeat(len(aside) + 1, 1)
-        for k, part in enumerate(aside):
-            seen[k, part] = False
-        known = said.nonzero().flatten()
-        stop = torch.zeros_like(said)
-        stop[known[torch.randperm(len(known), generator=seeded(2))[: len(known) // 10]]] = True
-        part_of = lambda keep: self.data.with_labels(torch.where(keep[:, None], labels, MISSING), self.data.names)  # noqa: E731
-        train, validation = ([part_of(rows & keep) for rows in seen] for keep in (~stop, stop))
-        batch = min(BATCH["classes"], self.data.n_items)
-        epochs = min(40, max(4, round(STEPS["classes"] * batch / self.data.n_items)))
-        self.methods, found = {}, {}
+        known = self.data.observed.any(1).nonzero().flatten()
+        known = known[torch.randperm(len(known), generator=seeded(2))]
+        stop, found = known[: len(known) // 10], {}  # of the first tenth, the noisy labels tell when to stop
         for name in (NET_SHARED, NET_EACH):
-            methods = [self._method(name) for _ in seen]
-            self.fitted(
-                name,
-                methods,
-                train,
-                validation=validation,
-                epochs=epochs,
-                batch_size=batch,
-                lr=3e-3,
-                seeds=[0] * len(seen),
-            )
-            parts = []
-            for method, items in zip(methods, aside, strict=False):
-                prior = predict_log_p(method, self.data.images[items]).exp()
-                parts.append(left_out(method.confusion()[None], prior, labels[items]))
-            found[name], self.methods[name] = torch.cat(parts), methods[-1]
-            if dominance(methods[-1].confusion()) <= 0:
-                self.lost[name] = "its mean matrix is not row dominant, so classes may have changed names"
+            scored, before = [], len(self.runs)
+            for part in (*aside, None):
+                learned, watched = (_without(items, part) for items in (known[len(stop) :][:MOST], stop))
+                method = self._trained(name, learned, watched)
+                if part is not None:
+                    prior = predict_log_p(method, self.data.images[part]).exp()
+                    scored.append(left_out(method.confusion()[None], prior, self.data.labels[part]))
+            found[name], self.methods[name] = torch.cat(scored), method
+            seconds = round(sum(run["seconds"] for run in self.runs[before:]), 1)
+            self.runs[before:] = [self.runs[-1] | {"seconds": seconds, "times": len(aside) + 1, "items": len(learned)}]
+            if self.dominant and dominance(method.confusion()) <= 0:
+                self.lost[name] = "its mean matrix is not row dominant: classes may have changed names"
         return found
 
-    def fused(self, name: str) -> tuple[Tensor, Tensor]:
-        """p (N, L) from the picture and all labels of an item, and the matrices (R, L, L)."""
-        A, log_p = self.methods[name].confusion(), predict_log_p(self.methods[name], self.data.images)
-        return posterior(A.log()[None], log_p, self.data.labels).exp(), A
-
-    def _method(self, name: str) -> Trace:
+    def _trained(self, name: str, learned: Tensor, watched: Tensor) -> Trace:
         R, L, x = self.data.n_annotators, self.data.n_classes, self.data.images
         if x.ndim == 4 and x.shape[2] == x.shape[3] >= 4:
             network = small_cnn(x.shape[1], L, size=x.shape[2], generator=seeded(0))
         else:
             network = mlp(x[0].numel(), L, generator=seeded(0))
-        return Trace(network, R, L, joint=True, cm=OneForAll(R, L) if name == NET_SHARED else None)
+        batch = min(BATCH["classes"], len(learned))
+        epochs = min(20, max(4, round(STEPS["classes"] * batch / len(learned))))
+        cm = OneForAll(R, L) if name == NET_SHARED else None
+        method = Trace(network, R, L, joint=True, cm=cm, frozen_epochs=epochs // 5)
+        data, watched = self.data.items(learned), self.data.items(watched)
+        self.fitted(name, method, data, validation=watched, epochs=epochs, batch_size=batch, lr=3e-3)
+        start = method.cm.logits.detach().softmax(1).cpu()
+        A = counted(predict_log_p(method, data.images), data.labels, start)
+        method.cm.logits = nn.Parameter(log(A).to(method.cm.logits.device))
+        return method
+
+    def fused(self, name: str) -> tuple[Tensor, Tensor]:
+        """p (N, L) from the picture and all labels of an item, and the matrices (R, L, L)."""
+        A, log_p = self.methods[name].confusion(), predict_log_p(self.methods[name], self.data.images)
+        return posterior(log(A)[None], log_p, self.data.labels).exp(), A
 
 
-@torch.no_grad()
-def counted(method: Pixels, data: Annotations, rounds: int = 5) -> None:
-    """Gives the method the matrices that EM finds when p(truth | picture) is fixed at what the network says: so short a
-    training leaves them near the start, where annotators of a rare class are far more often right than that."""
-    log_p = predict_log_p(method, data.images, batch_size=32)
-    flat = lambda t: t.movedim(1, -1).flatten(0, -2)  # noqa: E731  (P, ...)
-    cm, labels, few = method.cm, flat(data.labels), smoothing_for(data.n_classes)
+def _without(items: Tensor, part: Tensor | None) -> Tensor:
+    return items if part is None else items[~torch.isin(items, part)]
+
+
+def counted(log_p: Tensor, labels: Tensor, A: Tensor, rounds: int = 10) -> Tensor:
+    """The matrices (R, L, L), or (1, L, L) that all share, that EM finds from A on, while p(truth | picture) stays what
+    the network says: (P, L), labels (P, R). A training so short leaves matrices near their start, at the identity."""
+    n, r = (labels != MISSING).nonzero(as_tuple=True)
     for _ in range(rounds):
-        log_A = (cm.last + cm.identity).log_softmax(2).cpu()  # (1, R, L, L, 1, 1)
-        q = posterior(log_A, log_p, data.labels).exp()
-        A = count_matrices(labels, flat(q).double(), smoothing=few).float()
-        cm.last.copy_(A.log()[None, ..., None, None].to(cm.last.device) - cm.identity)
+        q = posterior(log(A).expand(labels.shape[1], -1, -1)[None], log_p, labels).exp()  # (P, L)
+        said, q = (labels, q) if len(A) > 1 else (labels[n, r][:, None], q[n])
+        A = count_matrices(said, q.double(), smoothing=smoothing_for(q.shape[1])).float()
+    return A
+
+
+def flat(x: Tensor) -> Tensor:
+    """(N, K, H, W) -> (N H W, K)."""
+    return x.movedim(1, -1).flatten(0, -2)
 
 
 class OfMasks(Networks):
@@ -222,17 +226,23 @@ class OfMasks(Networks):
         network = unet(small.shape[1], L, width=WIDTH, generator=seeded(0))
         rung = PixelCM(R, L, WIDTH, generator=seeded(77)) if name == NET_PIXELS else EverywhereCM(R, L)
         method = Pixels(network, rung, lam=0.01, joint=True)
-        self.fitted(name, [method], data, epochs=epochs, settle=epochs // 5, batch_size=batch, lr=1e-2)
+        self.fitted(name, method, data, epochs=epochs, settle=epochs // 5, batch_size=batch, lr=1e-2)
         self.runs[-1] |= {"pictures": len(kept), "reduced": s}
         if name == NET_EACH:
-            counted(method, data)
-        few = data.items(slice(0, 32))
+            log_p, labels = (flat(part) for part in (predict_log_p(method, data.images, batch_size=32), data.labels))
+            start = (rung.last + rung.identity).detach().softmax(2)[0, ..., 0, 0].cpu()
+            A = log(counted(log_p, labels, start)).to(rung.identity.device)
+            rung.last = nn.Parameter(A[None, ..., None, None] - rung.identity)
+        self._look(name, method, data.items(slice(0, 32)))
+        return method
+
+    def _look(self, name: str, method: Pixels, few: Annotations) -> None:
+        """Is the truth lost? Then the model is, too."""
         log_p, log_A = next(self._asked(method, few.images, 32))[1:]
         nobody = ~few.observed.any(1, keepdim=True)  # the rim of a smaller case: no foreground is claimed there
-        log_p = torch.where(nobody & (torch.arange(L) > 0).reshape(1, -1, 1, 1), -math.inf, log_p)
+        log_p = torch.where(nobody & (torch.arange(few.n_classes) > 0).reshape(1, -1, 1, 1), -math.inf, log_p)
         if told := collapse_warnings(log_p, log_A, few.labels):
             self.lost[name] = told[0].split(":")[0]
-        return method
 
     def _small(self, images: Tensor) -> Tensor:
         return avg_pool2d(images, self.stride, ceil_mode=True) if self.stride > 1 else images

@@ -14,13 +14,13 @@ from ..folders import read_picture
 from ..mask_files import FLAT, suffix_of
 
 KNOWN = (".jpg", ".jpeg", *FLAT, ".nii", ".nii.gz")
-SMALLEST, LARGEST, BAR = 4, 64, 1000
+SMALLEST, LARGEST, BAR = 4, 48, 1000
 """Pixels a side of a picture; from so many pictures on, reading them has a bar."""
 
 
 def pictures_of(items: Sequence[str], folder: str | Path) -> Tensor:
     """(N, C, S, S) in [0, 1]: the picture of each item, called like it with or without its suffix; folders within the
-    folder are part of the name. All are resized to S: the largest side that occurs, or 64 if that is less.
+    folder are part of the name. All are resized to S: the largest side that occurs, or 48 if that is less.
 
     Raises: FileNotFoundError if there is no folder or no picture in it; ValueError for an item without a picture or
     with two, pictures too small, or of grey and of colour.
