@@ -30,6 +30,10 @@ PICTURES_DID_NOT_HELP = (
     "The networks that looked at the pictures foretold labels no better, with as many pictures and as short a training "
     "as here; the fused labels of this report are good to train one on."
 )
+LOST = (
+    "The {model} foretold labels better, but it is not used: {lost}. It knows the annotators and has lost the truth; "
+    "chapters 8 and 10 say how to keep it."
+)
 PICTURES_MAY_HELP = (
     "If there are pictures, let the report compare networks that look at them (--images), or train the network and the "
     "matrices together yourself (chapter 3 for classes, chapter 8 for masks)."
@@ -122,6 +126,8 @@ def _about_model(found: dict[str, Any]) -> list[str]:
     told = BY_MODEL[chosen := found["fused_by"]]
     if chosen in NETWORKS:
         return [told]
+    if lost := [fit for fit in found["held_out"] if fit["lost"] and fit["behind"] < 0]:
+        return [told, LOST.format(**lost[0])]
     if found["networks"]["runs"]:
         return [told, PICTURES_DID_NOT_HELP]
     return [told, PICTURES_MAY_HELP] if chosen == EACH else [told]

@@ -81,6 +81,7 @@ class Networks:
                 "steps": history.steps,
                 "seconds": round(history.seconds, 1),
                 "parameters": n_parameters(method),
+                "all_labels": False,
             }
         )
 
@@ -198,6 +199,7 @@ class OfMasks(Networks):
         labels, s = self.data.labels, self.stride
         L, (H, W) = self.data.n_classes, labels.shape[2:]
         method, found = self._trained(name, labels), []
+        self.runs[-1]["all_labels"] = True
         total, weight = 0, 0
         for items, log_p, log_A in self._answers(method):
             whole = lambda t: t.repeat_interleave(s, -2).repeat_interleave(s, -1)[..., :H, :W]  # noqa: E731
