@@ -84,17 +84,17 @@ def test_a_folder_whose_pictures_decide_is_fused_by_a_network(tmp_path):
 
 def test_an_annotator_blind_where_the_picture_is_dark_needs_a_matrix_for_each_pixel():
     truth = blobs(40)
-    dark = torch.rand(40, 24, 24, generator=seeded(8)) < 0.5
+    dark = (torch.arange(24) < 4 + torch.randint(17, (40, 1, 1), generator=seeded(8))).expand(40, 24, 24)
     blind = torch.stack([dark, ~dark, dark], 1)
-    said = flipped(truth, torch.where(blind, 0.5, 0.03))
-    pictures = torch.cat([noisy(truth, 0.3), dark.float()[:, None]], 1)
+    said = flipped(truth, torch.where(blind, 0.4, 0.03))
+    pictures = torch.cat([noisy(truth, 0.15), dark.float()[:, None]], 1)
     found = analyse(Annotations(pictures, said, 2), progress=False)
     told = scores(found)
     assert max(told, key=told.get) == NET_PIXELS and told[NET_PIXELS] > told[NET_EACH] + 0.02
     assert found.summary["fused_by"] == NET_PIXELS
     assert float((found.p.argmax(1) == truth).float().mean()) > 0.97
-    skills = torch.diagonal(found.A, dim1=1, dim2=2).mean(1)  # of the mean matrices: (0.5 + 0.97) / 2
-    assert skills.tolist() == pytest.approx([0.735] * 3, abs=0.06)
+    skills = torch.diagonal(found.A, dim1=1, dim2=2).mean(1)  # of the mean matrices: (0.6 + 0.97) / 2
+    assert skills.tolist() == pytest.approx([0.785] * 3, abs=0.06)
     assert any("a wrong truth" in line for line in found.summary["next"])
 
 
@@ -192,13 +192,13 @@ def test_no_network_sees_a_pixel_laid_aside(monkeypatch):
 # ---- classes --------------------------------------------------------------------------------------------------------
 
 
-def crowd_with_pictures(N: int = 300, spread: float = 0.3, wrong: float = 0.35, per_item: int = 2) -> Annotations:
+def crowd_with_pictures(N: int = 300, spread: float = 0.3, wrong: float = 0.25, per_item: int = 2) -> Annotations:
     """Two classes, seen in which half of a picture is bright; four annotators, of whom two swap the names."""
     truth = torch.randint(2, (N,), generator=seeded(0))
     x = spread * torch.randn(N, 1, 8, 8, generator=seeded(4))
     x[truth == 1, :, :4] += 1
     x[truth == 0, :, 4:] += 1
-    good = torch.tensor([[1 - wrong, wrong + 0.05], [wrong, 0.95 - wrong]])
+    good = torch.tensor([[1 - wrong, wrong + 0.1], [wrong, 0.9 - wrong]])
     A = torch.stack([good, good, good.flip(0) * 0.3 + good * 0.7, good])
     return Annotations(x, annotate(truth, A, per_item=per_item, generator=seeded(2)), 2, truth=truth)
 
@@ -208,7 +208,7 @@ def test_pictures_of_classes_that_decide_are_used():
     found = analyse(data, progress=False)
     assert {NET_SHARED, NET_EACH} <= scores(found).keys() and found.summary["fused_by"] in (NET_SHARED, NET_EACH)
     told = found.summary["accuracy_on_given_truth"]
-    assert told["fused"] > 0.95 > 0.85 > max(told["vote"], told[EACH])
+    assert told["fused"] > 0.8 and told["fused"] > max(told["vote"], told[EACH]) + 0.15
     assert accuracy(found.p.argmax(1), data.truth) == pytest.approx(told["fused"])
     (shared, each) = found.summary["networks"]["runs"]
     assert shared["times"] == 6 and each["parameters"] == shared["parameters"] + 3 * 4
@@ -286,7 +286,7 @@ def test_matrices_are_counted_about_a_sure_network_by_hand():
 
 def test_a_network_that_lost_the_truth_is_shown_but_not_taken():
     labels = torch.zeros(10, 1, dtype=torch.long)
-    told = {EACH: torch.full((10,), -0.5), CHANCE: torch.full((10,), -0.7), NET_PIXELS: torch.full((10,), -0.4)}
+    told = {name: torch.full((10,), x).double() for name, x in ((EACH, -0.5), (CHANCE, -0.7), (NET_PIXELS, -0.4))}
     fits = _ranked(told, labels, torch.arange(10), {NET_PIXELS: "the columns are nearly equal"})
     assert [fit.model for fit in fits] == [NET_PIXELS, EACH, CHANCE] and choice(fits) == EACH
     assert fits[0].behind == pytest.approx(-0.1) and fits[1].behind == 0
