@@ -195,23 +195,17 @@ class OfMasks(Networks):
         return max(1, min(math.ceil(math.sqrt(H * W / most)), min(H, W) // SIDE))
 
     def fused(self, name: str) -> tuple[Tensor, Tensor]:
-        """p (N, L, H, W) from the picture and all labels, and each annotator's mean matrix (R, L, L) over pixels."""
-        labels, s = self.data.labels, self.stride
-        L, (H, W) = self.data.n_classes, labels.shape[2:]
+        """p (N, L, H, W) from the picture and all labels; and what each annotator says for each truth, counted about p,
+        (R, L, L)."""
+        labels, s, (H, W) = self.data.labels, self.stride, self.data.labels.shape[2:]
+        whole = lambda t: t.repeat_interleave(s, -2).repeat_interleave(s, -1)[..., :H, :W]  # noqa: E731
         method, found = self._trained(name, labels), []
         self.runs[-1]["all_labels"] = True
-        total, weight = 0, 0
         for items, log_p, log_A in self._answers(method):
-            whole = lambda t: t.repeat_interleave(s, -2).repeat_interleave(s, -1)[..., :H, :W]  # noqa: E731
-            for k, said in enumerate(labels[items]):
-                p = posterior(whole(log_A[k, None]), whole(log_p[k, None]), said[None]).exp()  # (1, L, H, W)
-                found.append(p)
-                q = p * (said != MISSING)[:, None]  # (R, L, H, W)
-                total = total + (whole(log_A[k]).exp() * q[:, None]).double().sum((-2, -1))
-                weight = weight + q.double().sum((-2, -1))  # (R, L)
-        eye = torch.eye(L, dtype=torch.double)
-        A = torch.where(weight[:, None] > 0, total / weight[:, None].clamp(min=1e-9), eye)
-        return torch.cat(found), (A / A.sum(1, keepdim=True)).float()
+            for k, said in enumerate(labels[items]):  # one by one: at full size, matrices of each pixel are large
+                found.append(posterior(whole(log_A[k, None]), whole(log_p[k, None]), said[None]).exp())
+        p = torch.cat(found)
+        return p, count_matrices(flat(labels), flat(p).double()).float()
 
     def _trained(self, name: str, labels: Tensor) -> Pixels:
         R, L, s = self.data.n_annotators, self.data.n_classes, self.stride
@@ -245,7 +239,7 @@ class OfMasks(Networks):
         """To learn from, and a tenth of the pixels of some pictures, whose noisy labels tell when to stop: few pictures
         are soon known by heart, with all mistakes of their annotators."""
         each = data.labels[0, 0].numel() * max(64, data.n_annotators * data.n_classes**2)
-        some = max(1, min(data.n_items, CELLS * 16 // each))
+        some = max(1, min(data.n_items, 64, CELLS * 16 // each))
         stop = torch.rand(data.n_items, 1, *data.labels.shape[2:], generator=seeded(4)) < 0.1
         stop[some:] = False
         if not data.observed[:some][stop[:some].expand_as(data.observed[:some])].any():
