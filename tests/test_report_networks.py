@@ -111,7 +111,8 @@ def test_an_annotator_blind_where_the_picture_is_dark_needs_a_matrix_for_each_pi
     assert found.summary["fused_by"] == NET_PIXELS
     assert float((found.p.argmax(1) == truth).float().mean()) > 0.97
     A = count_matrices(flat(said), one_hot(truth.flatten().long(), 2).float())  # what they did, over all pixels
-    assert torch.allclose(found.A, A, atol=0.06)
+    assert torch.allclose(found.A, A, atol=0.13)  # the network is not sure of all pixels, and the truth is rare
+    assert int(found.A.diagonal(dim1=1, dim2=2).sum(1).argmax()) == 1
     assert any("a wrong truth" in line for line in found.summary["next"])
 
 
