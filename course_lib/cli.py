@@ -181,19 +181,9 @@ def make_report(
     from . import report
 
     names = [name.strip() for name in classes.split(",") if name.strip()]
+    options = {"images": images, "item": item, "annotator": annotator, "label": label, "encoding": encoding}
     try:
-        page = report.report(
-            data,
-            out,
-            networks=not no_networks,
-            images=images,
-            item=item,
-            annotator=annotator,
-            label=label,
-            classes=names,
-            missing=missing or [],
-            encoding=encoding,
-        )
+        page = report.report(data, out, networks=not no_networks, classes=names, missing=missing or [], **options)
     except (ValueError, OSError, ImportError) as error:
         raise _stop(error) from None
     for line in json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["next"]:

@@ -191,8 +191,8 @@ def test_pictures_of_masks_that_lie_elsewhere_are_looked_at_as_well(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     whole(tmp_path / "m")
     refused(["m", "--images", "p"], "wanted a folder of pictures; p is none", tmp_path)
-    gallery(c1=(5, 10))(tmp_path / "p")
-    refused(["m", "--images", "p"], "c1.png has the size (5, 10)", tmp_path)
+    gallery(c1=(5, 10))(tmp_path / "m/photos")  # not an annotator, though in the folder of annotators
+    refused(["m", "--images", "m/photos"], "c1.png has the size (5, 10)", tmp_path)
 
 
 def test_a_wrong_name_of_a_column_is_refused(tmp_path, monkeypatch):
