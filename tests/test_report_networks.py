@@ -222,7 +222,7 @@ def crowd_with_pictures(N: int = 300, spread: float = 0.3, wrong: float = 0.25, 
     return Annotations(x, annotate(truth, A, per_item=per_item, generator=seeded(2)), 2, truth=truth)
 
 
-def test_pictures_of_classes_that_decide_are_used():
+def test_pictures_of_classes_that_decide_are_used(brief):
     data = crowd_with_pictures()
     found = analyse(data, progress=False)
     assert {NET_SHARED, NET_EACH} <= scores(found).keys() and found.summary["fused_by"] in (NET_SHARED, NET_EACH)
@@ -239,7 +239,7 @@ def test_the_same_report_twice_is_the_same(brief):
     assert one.p.equal(two.p) and scores(one) == scores(two)
 
 
-def test_pictures_of_noise_leave_the_crowd_to_dawid_skene():
+def test_pictures_of_noise_leave_the_crowd_to_dawid_skene(brief):
     good = torch.tensor([[0.95, 0.15], [0.05, 0.85]])
     A = torch.stack([good, good, torch.full((2, 2), 0.5), good])
     said = annotate(torch.randint(2, (300,), generator=seeded(0)), A, generator=seeded(2))
