@@ -169,13 +169,31 @@ def make_report(
     classes: Annotated[str, typer.Option(help="All classes in order, with commas between; else those said.")] = "",
     missing: Annotated[list[str] | None, typer.Option(help="A value that means no label; may be repeated.")] = None,
     encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8-sig",
+    images: Annotated[Path | None, typer.Option(help="Folder with a picture of each item, called like it.")] = None,
+    item: Annotated[str | None, typer.Option(help="The column of the items in a CSV file.")] = None,
+    annotator: Annotated[str | None, typer.Option(help="The column of the annotators.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of the labels.")] = None,
+    no_networks: Annotated[
+        bool, typer.Option("--no-networks", help="Train none, though there are pictures: a minute less.")
+    ] = False,
 ) -> None:
-    """Tells of your own annotators: agreement, skills, matrices, warnings, the fused truth, what is in doubt."""
+    """Tells of your own annotators: agreement, skills, matrices, the model that fits, the fused truth and doubts."""
     from . import report
 
     names = [name.strip() for name in classes.split(",") if name.strip()]
     try:
-        page = report.report(data, out, classes=names, missing=missing or [], encoding=encoding)
+        page = report.report(
+            data,
+            out,
+            networks=not no_networks,
+            images=images,
+            item=item,
+            annotator=annotator,
+            label=label,
+            classes=names,
+            missing=missing or [],
+            encoding=encoding,
+        )
     except (ValueError, OSError, ImportError) as error:
         raise _stop(error) from None
     for line in json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["next"]:

@@ -126,7 +126,7 @@ def _places(path: Path, header: list[str], named: dict[str, str | None]) -> dict
         if place[kind] is None:
             raise ValueError(
                 f"{path} has no column for the {kind}, one of {', '.join(COLUMNS[kind])}; its columns are "
-                f"{', '.join(header)}. Rename it, or say {kind}=... to Annotations.from_csv."
+                f"{', '.join(header)}. Rename it, or say which it is: {kind}=... (--{kind})."
             )
     return place
 
