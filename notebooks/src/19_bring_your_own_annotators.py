@@ -74,6 +74,7 @@ P = training.sized(  # (ci, lesson, paper)
     n=(300, 600, 1800),  # items that were labelled
     draws=(3, 20, 40),  # crowds of each kind
     trained=(1, 5, 10),  # of these, how many networks are trained on
+    seen=(200, 600, 1800),  # items whose pictures the report looks at
     epochs=(10, 30, 40),
     pictures=(6, 12, 40),  # with masks
 )
@@ -202,7 +203,7 @@ print((page.parent / "fused.csv").read_text(encoding="utf-8").splitlines()[:3])
 # **A difference has an interval.** Two models are scored on the same labels. So take the difference label by label, sum it up for each
 # item (labels of one item hang together), and from these $d_n$ the half width of a 95 % interval, $1.96 \sqrt{\sum_n d_n^2} / K$ with $K$ labels, where the mean has been
 # taken off. The report takes **the simplest model that cannot be told from the best**: vote, one matrix for all, a matrix
-# each, and, where pictures come along, networks.
+# each, and, where pictures came along, networks.
 #
 # **Doubt.** Fusion gives $p_n(j)$. The fused label is $\arg\max_j p_n(j)$, and it is wrong with the probability
 # $u_n = 1 - \max_j p_n(j)$, *if the model is right*. Then $\sum_n u_n$ mistakes are expected. That sum can be checked, with a few items
@@ -451,6 +452,46 @@ Markdown("\n".join(["| crowd | on the vote | on fused labels | with matrices |",
 # yet the network gets many more pictures right than these labels are. A copied mistake is not to be *seen* in the picture, so the network cannot learn it; a picture is a witness who copies from
 # nobody. That is what the rest of this book lives on.
 #
+# ### The picture as a witness
+#
+# So let networks take part in the comparison. What a network makes of the picture takes the place of $\pi$ in {eq}`eq-ch19-score`; the rest stays. The report does so by itself
+# where pictures came along (`course report labels.csv --images FOLDER`, a picture for each item; `--no-networks` leaves it out). One crowd of each kind:
+
+# %%
+witnessed = {}
+for kind in KNOWS:
+    here, true_classes, *_ = crowd(kind, 0, P.seen)
+    seen = report.analyse(here, progress=False)
+    witnessed[kind] = seen.summary
+    right = metrics.accuracy(seen.p.argmax(1), true_classes)
+    print(f"{kind}: taken is '{seen.summary['fused_by']}', right {right:.3f}")
+
+# %% [markdown]
+# The scores, in nats a label:
+
+# %% tags=["hide-input"]
+names = list(dict.fromkeys(fit["model"] for one in witnessed.values() for fit in one["held_out"]))
+lines = ["| model | " + " | ".join(f"`{kind}`" for kind in witnessed) + " |", "| --- |" + " --- |" * len(witnessed)]
+for name in sorted(names, key=lambda name: name.startswith("network")):
+    scores = [{fit["model"]: fit["score"] for fit in one["held_out"]} for one in witnessed.values()]
+    lines.append(f"| {name} | " + " | ".join(f"{score.get(name, float('nan')):.3f}" for score in scores) + " |")
+Markdown("\n".join(lines))
+
+# %% [markdown]
+# Where people see the picture and err on their own, a network that sees it too foretells their labels better than anybody who only hears the others. Where they copy, the others' labels are the
+# better witness, since what binds them together is not in the picture. That is a warning sign that costs nothing, the only one in this chapter that needs neither truth nor suspicion: *if
+# pictures do not help to foretell the labels, ask what the labels have in common instead.* (Or there are too few pictures for a network to learn from, as at size `ci`, or they do not show what was asked.)
+
+# %%
+for kind, one in witnessed.items():
+    score = {fit["model"]: fit["score"] for fit in one["held_out"]}
+    with_pictures = max(s for m, s in score.items() if m.startswith("network")) if len(score) > 4 else float("nan")
+    without = max(s for m, s in score.items() if not m.startswith("network"))
+    print(f"{kind}: pictures are worth {with_pictures - without:+.3f} nats a label")
+    if (with_pictures > without) != (kind != "copies"):
+        print("  your run differed: with 600 items, pictures help the first two crowds, and not the third")
+
+# %% [markdown]
 # ### A folder of masks
 #
 # For masks, each annotator has a folder, and the files of one case have one name. Twelve pictures at most, three people: one draws too wide,
@@ -485,16 +526,16 @@ assert set(values.tolist()) <= {0, 100, 200}
 vote = fusion.majority(masks.labels, 3, generator=seeded(0))
 for who, mask in {**dict(zip(masks.names, masks.labels.unbind(1))), "vote": vote, "STAPLE": staple.labels}.items():
     print(f"{who:>7}: Dice {metrics.dice(mask, scene.truth, 3).foreground:.3f}")
-seen = report.analyse(masks)
-for sentence in seen.summary["next"]:
+drawn_by = report.analyse(masks)
+for sentence in drawn_by.summary["next"]:
     print("-", sentence)
 
 # %% [markdown]
 # The picture in which most pixels are in doubt, with what each one drew beside the fused mask:
 
 # %% tags=["hide-input"]
-worst = seen.summary["in_doubt"][0]["index"]
-fig = plots.masks(masks.labels[worst], seen.p[worst].argmax(0), list(masks.names), image=scene.images[worst, 0])
+worst = drawn_by.summary["in_doubt"][0]["index"]
+fig = plots.masks(masks.labels[worst], drawn_by.p[worst].argmax(0), list(masks.names), image=scene.images[worst, 0])
 plots.described(fig, "Against the fused mask, drawn without any truth: white is marked by both, blue is missing, orange is too much.")
 
 # %% [markdown]
@@ -560,8 +601,8 @@ if not skills(deceived.A)[4:].min() > skills(deceived.A)[:4].max():
 # The ones who agree always look like the ones who know. If E, F and G are the truth, then all of their labels are explained, by matrices that are nearly the
 # identity; the four honest ones become noise. No other story makes these labels more likely, and labels laid aside come from the same
 # people: they are copied, too. So a score can only say which model *describes these labels*. That it describes the truth is the assumption that
-# people err independently. You can look for copies (exercise 19.4), ask how labels came about, and spend
-# twenty trusted items (exercise 19.3). Nothing in the labels' likelihood will do it for you.
+# people err independently. You can see whether pictures help (section 5), look for copies (exercise 19.4), ask how labels came about, and spend
+# twenty trusted items (exercise 19.3). Nothing in the likelihood of labels alone will do it for you.
 #
 # ### Names of classes
 #
