@@ -74,7 +74,8 @@ P = training.sized(  # (ci, lesson, paper)
     n=(300, 600, 1800),  # items that were labelled
     draws=(3, 20, 40),  # crowds of each kind
     trained=(1, 5, 10),  # of these, how many networks are trained on
-    seen=(200, 600, 1800),  # items whose pictures the report looks at
+    looks=(1, 3, 5),  # crowds of each kind whose pictures the report looks at
+    seen=(200, 300, 1200),  # and their items
     epochs=(10, 30, 40),
     pictures=(6, 12, 40),  # with masks
 )
@@ -455,41 +456,44 @@ Markdown("\n".join(["| crowd | on the vote | on fused labels | with matrices |",
 # ### The picture as a witness
 #
 # So let networks take part in the comparison. What a network makes of the picture takes the place of $\pi$ in {eq}`eq-ch19-score`; the rest stays. The report does so by itself
-# where pictures came along (`course report labels.csv --images FOLDER`, a picture for each item; `--no-networks` leaves it out). One crowd of each kind:
+# where pictures came along (`course report labels.csv --images FOLDER`, a picture for each item; `--no-networks` leaves it out).
 
 # %%
-witnessed = {}
+witnessed, shares = {}, {}
 for kind in KNOWS:
-    here, true_classes, *_ = crowd(kind, 0, P.seen)
-    seen = report.analyse(here, progress=False)
-    witnessed[kind] = seen.summary
-    right = metrics.accuracy(seen.p.argmax(1), true_classes)
-    print(f"{kind}: taken is '{seen.summary['fused_by']}', right {right:.3f}")
+    for seed in range(P.looks):
+        here, true_classes, *_ = crowd(kind, seed, P.seen)
+        seen = report.analyse(here, progress=False)
+        witnessed.setdefault(kind, []).append(seen.summary)
+        shares.setdefault(kind, []).append(metrics.accuracy(seen.p.argmax(1), true_classes))
+print(f"{P.looks} crowd(s) of each kind, {P.seen} items each")
 
 # %% [markdown]
-# The scores, in nats a label:
+# The scores in nats a label, mean over the crowds; what was taken; and what is right then:
 
 # %% tags=["hide-input"]
-names = list(dict.fromkeys(fit["model"] for one in witnessed.values() for fit in one["held_out"]))
-lines = ["| model | " + " | ".join(f"`{kind}`" for kind in witnessed) + " |", "| --- |" + " --- |" * len(witnessed)]
-for name in sorted(names, key=lambda name: name.startswith("network")):
-    scores = [{fit["model"]: fit["score"] for fit in one["held_out"]} for one in witnessed.values()]
-    lines.append(f"| {name} | " + " | ".join(f"{score.get(name, float('nan')):.3f}" for score in scores) + " |")
+scores = {kind: [{fit["model"]: fit["score"] for fit in one["held_out"]} for one in ones] for kind, ones in witnessed.items()}
+names = sorted(scores["copies"][0], key=lambda name: (name.startswith("network"), name))
+lines = ["| model | " + " | ".join(f"`{kind}`" for kind in scores) + " |", "| --- |" + " --- |" * len(scores)]
+for name in names:
+    lines.append(f"| {name} | " + " | ".join(f"{np.mean([s[name] for s in each]):.3f}" for each in scores.values()) + " |")
+lines.append("| *taken* | " + " | ".join("; ".join(dict.fromkeys(one["fused_by"] for one in ones)) for ones in witnessed.values()) + " |")
+lines.append("| *right* | " + " | ".join(with_spread(one) for one in shares.values()) + " |")
 Markdown("\n".join(lines))
 
 # %% [markdown]
 # Where people see the picture and err on their own, a network that sees it too foretells their labels better than anybody who only hears the others. Where they copy, the others' labels are the
 # better witness, since what binds them together is not in the picture. That is a warning sign that costs nothing, the only one in this chapter that needs neither truth nor suspicion: *if
-# pictures do not help to foretell the labels, ask what the labels have in common instead.* (Or there are too few pictures for a network to learn from, as at size `ci`, or they do not show what was asked.)
+# pictures do not help to foretell the labels, ask what the labels have in common instead.* (Or there are too few pictures for a network to learn from, or they do not show what was asked.)
 
 # %%
-for kind, one in witnessed.items():
-    score = {fit["model"]: fit["score"] for fit in one["held_out"]}
-    with_pictures = max(s for m, s in score.items() if m.startswith("network")) if len(score) > 4 else float("nan")
-    without = max(s for m, s in score.items() if not m.startswith("network"))
-    print(f"{kind}: pictures are worth {with_pictures - without:+.3f} nats a label")
-    if (with_pictures > without) != (kind != "copies"):
-        print("  your run differed: with 600 items, pictures help the first two crowds, and not the third")
+for kind, each in scores.items():
+    looking = [max(v for m, v in s.items() if m.startswith("network")) for s in each]
+    hearing = [max(v for m, v in s.items() if not m.startswith("network")) for s in each]
+    worth = np.subtract(looking, hearing)
+    print(f"{kind}: pictures are worth " + ", ".join(f"{nats:+.3f}" for nats in worth) + " nats a label")
+    if (worth.mean() > 0) != (kind != "copies"):
+        print("  your run differed: in ours pictures help the first two kinds of crowds, and not the third")
 
 # %% [markdown]
 # ### A folder of masks
