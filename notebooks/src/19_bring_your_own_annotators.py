@@ -85,8 +85,9 @@ print(f"size {training.size()}: {P}")
 # ## 1. The idea in one picture
 #
 # Seven people label pictures of digits. To be able to check ourselves at the end, we draw these people, and then forget what we
-# know. There are three kinds of crowds; the first, `different`, is the one of this section. A knows nearly everything, B, C, D
-# and G are fair, E is good but exchanges 3 and 5, and F guesses, and has been busier than anybody.
+# know. There are three kinds of crowds. In `different`, the crowd of this section, A knows nearly everything, B, C, D and G are
+# fair, E is good but exchanges 3 and 5, and F guesses, and has been busier than anybody. In `alike`, all seven are equally good.
+# In `copies`, E, F and G hand in the answers of one person, who is not good.
 
 # %%
 KNOWS = {"different": [0.95, 0.7, 0.65, 0.6, 0.9, 0.0, 0.7], "alike": 7 * [0.65], "copies": 4 * [0.7] + 3 * [0.45]}
@@ -128,8 +129,8 @@ rows += [f"{name};G;n/a" for name, said in zip(drawn.item_names[:5], drawn.label
 print("\n".join(rows[:7]), "\n...", f"\n{len(rows) - 1} rows")
 
 # %% [markdown]
-# Two lines read it and say what can be said. `from_csv` takes its columns by their names: `item, annotator, label`, the `task, worker,
-# label` of crowd-kit {cite:p}`ustalov2024`, or a table with a column for each annotator.
+# Two lines read it and say what can be said. `from_csv` takes its columns by their names: `item, annotator, label`, the
+# `task, worker, label` of crowd-kit {cite:p}`ustalov2024`, or a table with a column for each annotator.
 
 # %%
 labels = Annotations.from_csv(folder / "labels.csv")
@@ -140,7 +141,8 @@ for sentence in found.summary["next"]:
 assert labels.names == drawn.names and torch.equal(labels.labels, drawn.labels)
 
 # %% [markdown]
-# And this is the idea: from coloured cells, with more gaps than labels, to people and to a truth that knows its doubt.
+# And this is the idea: from coloured cells (a colour for each class, white where there is no label) to people, and to a truth
+# that knows its doubt.
 
 # %% tags=["hide-input"]
 fig = Figure(figsize=(7, 5.6), layout="constrained")
@@ -159,9 +161,10 @@ doubt = 1 - found.p.amax(1)
 right.hist(doubt, bins=20, range=(0, 0.8), color="#949494", edgecolor="black")
 right.set(xlabel="doubt: p(the fused label is wrong)", ylabel="items", title="What is in doubt")
 plots.described(
-    fig, f"From a file to people and to a truth with its doubt; nothing here was told what is true. The first 60 of {labels.n_items} items. Size {training.size()}.",
-    f"Above, a strip of 7 rows and 60 columns, most of its cells empty. Below left, the skills: {', '.join(f'{w} {s:.2f}' for w, s in zip(labels.names, at))}. "
-    f"Below right, a histogram of doubt: {float((doubt < 0.1).float().mean()):.0%} of the items lie below 0.1.",
+    fig, "From a file to people and to a truth with its doubt; nothing here was told what is true. "
+    f"The first 60 of {labels.n_items} items. Size {training.size()}.",
+    "Above, a strip of 7 rows and 60 columns, most of its cells empty. Below left, the skills: "
+    f"{', '.join(f'{w} {s:.2f}' for w, s in zip(labels.names, at))}. Below right, a histogram of doubt: {float((doubt < 0.1).float().mean()):.0%} of the items lie below 0.1.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -174,20 +177,29 @@ print(sorted(p.name for p in page.parent.iterdir() if p.name[0] != "."))
 print((page.parent / "fused.csv").read_text(encoding="utf-8").splitlines()[:3])
 
 # %% [markdown]
+# The items most in doubt are the first to look at. What each annotator said of them, and how likely the model holds the three
+# likeliest classes:
+
+# %%
+for item in found.summary["in_doubt"][:3]:
+    likely = ", ".join(f"{name} {x:.2f}" for name, x in item["p"].items())
+    print(f"{item['item']}: {item['said']}; {likely}")
+
+# %% [markdown]
 # ## 2. Predict
 #
 # Write down a guess before you go on.
 #
-# 1. How many of the labels of F, who guesses, does a vote of three have to bear, and what does that cost? Guess the share of items
-#    on which the vote is right, and the share on which the fused label is.
-# 2. In which crowd is a matrix for each person *worse* than one matrix for all?
-# 3. Three of seven people copy from a fourth one, who is not good. Will anything in the report look wrong?
+# 1. F guesses, and has given more labels than anybody. On which share of the items of `different` is a vote right, and on which
+#    share the fused label?
+# 2. In which crowd is a matrix for each person *worse* than one matrix for all: `different`, `alike` or `copies`?
+# 3. In `copies`, three of seven hand in the answers of one person, who is not good. Will anything in the report look wrong?
 #
 # ## 3. The maths
 #
-# **What can be compared without a truth.** A model of annotators says how likely labels are. So lay some aside, and ask each model
-# how likely it had thought them. Take an item $n$ that the model has not seen, and one of its labels, $y_n^{(r)}$. The other labels
-# of the item say what its truth may be, by Bayes; the matrix of $r$ says what $r$ makes of each truth:
+# **What can be compared without a truth.** A model of annotators says how likely labels are. So lay some aside, and ask each
+# model how likely it had thought them. Take an item $n$ that the model has not seen, and one of its labels, $y_n^{(r)}$. The
+# other labels of the item say what its truth may be, by Bayes; the matrix of $r$ says what $r$ makes of each truth:
 #
 # $$
 # \ell_n^{(r)} = \log \sum_j p\big(j \mid y_n^{(s)}, s \ne r\big)\, A^{(r)}_{y_n^{(r)} j},
@@ -195,24 +207,28 @@ print((page.parent / "fused.csv").read_text(encoding="utf-8").splitlines()[:3])
 # p\big(j \mid y_n^{(s)}, s \ne r\big) \propto \pi_j \prod_{s \ne r} A^{(s)}_{y_n^{(s)} j} .
 # $$ (eq-ch19-score)
 #
-# The mean of $\ell$ over all labels laid aside is the model's score, in nats. It is a *proper* score
-# {cite:p}`gneiting2007`: who tells their true belief scores best on average, so it cannot be won by being bold. $-\log 5 \approx -1.61$ is what somebody gets who looks at nothing.
+# The mean of $\ell$ over all labels laid aside is the model's score, in nats. It is a *proper* score {cite:p}`gneiting2007`: who
+# tells their true belief scores best on average, so it cannot be won by being bold. $-\log 5 \approx -1.61$ is what somebody gets
+# who looks at nothing.
 #
-# **Five turns.** A fifth of the *items* is laid aside, matrices and prior are learned on the rest, and each fifth has its turn. Items
-# and not single labels, because a model that has heard two labels of an item in training has heard what the third will be held against.
+# **Five turns.** A fifth of the *items* is laid aside, matrices and prior are learned on the rest, and each fifth has its turn.
+# Items and not single labels, because a model that has heard two labels of an item in training has heard what the third will be
+# held against. (In tables of more than 50,000 labels the report takes one turn: there, a fifth is enough.)
 #
-# **A difference has an interval.** Two models are scored on the same labels. So take the difference label by label, sum it up for each
-# item (labels of one item hang together), and from these $d_n$ the half width of a 95 % interval, $1.96 \sqrt{\sum_n d_n^2} / K$ with $K$ labels, where the mean has been
-# taken off. The report takes **the simplest model that cannot be told from the best**: vote, one matrix for all, a matrix
-# each, and, where pictures came along, networks.
+# **A difference has an interval.** Two models are scored on the same labels. So take the difference label by label, take the mean
+# difference off, and sum up what is left of each item, since labels of one item hang together. From these sums $d_n$ comes half
+# the width of a 95 % interval, $1.96 \sqrt{\sum_n d_n^2} / K$ with $K$ labels. It tells how far the difference would move with
+# other items laid aside; that other items to learn from would have given other matrices is not in it. The report takes **the
+# simplest model that cannot be told from the best**: vote, one matrix for all, a matrix each, and, where pictures came along,
+# networks.
 #
 # **Doubt.** Fusion gives $p_n(j)$. The fused label is $\arg\max_j p_n(j)$, and it is wrong with the probability
-# $u_n = 1 - \max_j p_n(j)$, *if the model is right*. Then $\sum_n u_n$ mistakes are expected. That sum can be checked, with a few items
-# whose truth you know.
+# $u_n = 1 - \max_j p_n(j)$, *if the model is right*. Then $\sum_n u_n$ mistakes are expected. That sum can be checked, with a few
+# items whose truth you know.
 #
 # **What no score can tell.** Rename the classes, in all matrices and in the prior. No label becomes more or less likely, and
-# {eq}`eq-ch19-score` stays what it is (chapter 3). And the sum over $j$ assumes that people err *independently*, given the truth. Section 6 takes
-# that away.
+# {eq}`eq-ch19-score` stays what it is (chapter 3). And the product over $s$ assumes that people err *independently*, given the
+# truth. Section 6 takes that away.
 #
 # ## 4. From scratch
 #
@@ -238,14 +254,14 @@ assert torch.equal(table, labels.labels) and tuple(people) == labels.names and t
 print(f"{table.shape[0]} items, {table.shape[1]} annotators, {(table != MISSING).sum()} labels, classes {classes}")
 
 # %% [markdown]
-# When it is not, somebody has to say so. What the library says of eight broken files; each mistake was met in real ones:
+# When it is not, somebody has to say so. What the library says of eight broken files; each of these mistakes is easily made:
 
 # %% tags=["hide-input"]
 BROKEN = {
     "a label twice, and not the same": "item,annotator,label\na,Ann,1\na,Ben,2\na,Ann,2\n",
     "no annotator": "item,label\na,1\nb,2\n",
     "a row that is too long": "item,annotator,label\na,Ann,1\na,Ben,2,5\n",
-    "3 and 3.0 are one class, 3.5 is not": "item,annotator,label\na,Ann,3\na,Ben,3.0\nb,Ann,3.5\n",
+    "3 and 3.0, which are one class, and 3.5": "item,annotator,label\na,Ann,3\na,Ben,3.0\nb,Ann,3.5\n",
     "nothing but gaps": "item,annotator,label\na,Ann,\na,Ben,n/a\n",
     "only a head": "item,annotator,label\n",
     "two columns of one name": "item,Ann,Ann\na,1,2\nb,2,2\n",
@@ -262,6 +278,32 @@ for what, text in BROKEN.items():
         said = str(error).replace(f"{folder}/", "").replace("|", r"\|")
     lines.append(f"| {what} | {said} |")
 Markdown("\n".join(lines))
+
+# %% [markdown]
+# ### A file that needs a word of help
+#
+# A wide table has a row for each item and a column for each annotator. Two things no reader of files can know: that 99 means "not
+# seen", and that there is a class which nobody has used. The first is said by `missing=`, or 99 becomes a class. The second is
+# said by `classes=`, which also fixes their order; without it that of the alphabet holds.
+
+# %%
+wide = "image,Ann,Ben,Cem\nscan1,mild,mild,99\nscan2,severe,mild,severe\nscan3,99,none,none\n"
+(folder / "wide.csv").write_text(wide, encoding="utf-8")
+grades = Annotations.from_csv(folder / "wide.csv", missing=["99"], classes=["none", "mild", "moderate", "severe"])
+print(grades.names, grades.classes)
+print(grades.labels)
+assert grades.n_classes == 4 and grades.n_observed == 7
+
+# %% [markdown]
+# (`none` is a class here: in medicine it is often a finding. Blank, `na`, `n/a` and `nan` are gaps in every table.) Columns with
+# other names are named, and crowd-kit's table, such as the report has written, needs no word at all:
+
+# %%
+(folder / "ward.csv").write_text("scan;doctor;finding\n7;Ann;0\n7;Ben;1\n8;Ann;1\n8;Ben;1\n", encoding="utf-8")
+ward = Annotations.from_csv(folder / "ward.csv", item="scan", annotator="doctor", label="finding")
+print(ward.item_names, ward.names, ward.labels.tolist())
+crowdkit = Annotations.from_csv(folder / "report" / "crowdkit.csv")
+assert crowdkit.names == labels.names and torch.equal(crowdkit.labels, labels.labels)
 
 # %% [markdown]
 # ### A score for labels laid aside
@@ -301,7 +343,8 @@ assert torch.allclose(mine, torch.cat([foretold_slow(fused.A, fused.prior, said)
 print(f"{len(mine)} labels, on the mean {mine.mean():.3f} nats")
 
 # %% [markdown]
-# Now five turns, for a matrix each and for one matrix that all share. (EM creeps at the end when all share one matrix; its 200 rounds will do.)
+# Now five turns, for a matrix each and for one matrix that all share. (EM creeps at the end when all share one matrix; its 200
+# rounds will do.)
 
 # %%
 warnings.filterwarnings("ignore", message="Dawid-Skene still moved")
@@ -336,9 +379,9 @@ print("taken:", choice(compare_labels(labels)))
 #
 # ### Does the score choose well?
 #
-# It never sees the truth. We do. Three kinds of crowds: `different`, the people of section 1; `alike`, where all know 65 labels in a hundred; `copies`, where E, F
-# and G hand in the answers of one person, who knows 45 in a hundred, while the four others know 70. In each draw: fuse by each model, choose by
-# the score, and see how much of the pool is right.
+# It never sees the truth. We do. Three kinds of crowds: `different`, the people of section 1; `alike`, where all know 65 items in
+# a hundred and guess at the rest; `copies`, where E, F and G hand in the answers of one person, who knows 45 in a hundred, while
+# the four others know 70. In each draw: fuse by each model, choose by the score, and see how much of the pool is right.
 
 # %%
 def fuse(labels, model):
@@ -379,15 +422,17 @@ ax.axvline(0, color="black", linewidth=0.8)
 ax.set(xlabel="score: a matrix each minus the vote, nats a label", ylabel="items right: a matrix each minus the vote")
 ax.set_title("Labels laid aside tell which model is right,\nunless people copy", loc="left")
 plots.described(
-    fig, f"What can be known without a truth (across), and what one would like to know (upwards). {P.draws} crowds of each kind. Size {training.size()}.",
-    "Three clouds of dots. " + " ".join(f"{kind}: {p.mean(0)[0]:+.2f} nats, {p.mean(0)[1]:+.3f} of the items." for kind, p in gains.items()),
+    fig, "What can be known without a truth (across), and what one would like to know (upwards). "
+    f"{P.draws} crowds of each kind. Size {training.size()}.",
+    "Three clouds of dots. "
+    + " ".join(f"{kind}: {p.mean(0)[0]:+.2f} nats, {p.mean(0)[1]:+.3f} of the items." for kind, p in gains.items()),
 )  # fmt: skip
 
 # %% [markdown]
 # The same in numbers. *Taken* is what the score chose; *promised* is the share of wrong labels that the taken model expects.
 
 # %% tags=["hide-input"]
-lines = ["| crowd | vote | one matrix | a matrix each | taken | right, as taken | promised wrong | wrong |", "| --- |" + " --- |" * 7]
+lines = ["| crowd | vote | one matrix | a matrix each | taken | right, as taken | promised wrong | wrong |", "|" + 8 * " --- |"]
 for kind, tries in tried.items():
     right = [np.mean([one["right"][m] for one in tries]) for m in (VOTE, SHARED, EACH)]
     names = {VOTE: "vote", SHARED: "one", EACH: "each"}
@@ -395,26 +440,30 @@ for kind, tries in tried.items():
     got = np.array([one["right"][one["taken"]] for one in tries])
     spread = f" ± {plots.interval(got)[1]:.3f}" if P.draws > 1 else ""
     promised = np.mean([one["promised"] for one in tries])
-    lines.append(f"| `{kind}` | " + " | ".join(f"{x:.3f}" for x in right) + f" | {taken} | {got.mean():.3f}{spread} | {promised:.3f} | {1 - got.mean():.3f} |")
+    cells = [*(f"{x:.3f}" for x in right), taken, f"{got.mean():.3f}{spread}", f"{promised:.3f}", f"{1 - got.mean():.3f}"]
+    lines.append(f"| `{kind}` | " + " | ".join(cells) + " |")
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# In `different` the score takes a matrix each, and that is right by a wide margin. In `alike` it takes less, and loses nothing by it. (A vote's "promise" is the share of
-# labels against it, which is no probability; a model's is.) In `copies` the score is sure, the promise is splendid, and both are wrong. That is section 6.
+# In `different` the score takes a matrix each, and that is right by a wide margin. In `alike` it takes less, and loses little or
+# nothing by it. (A vote's "promise" is the share of labels against it, which is no probability; a model's is.) A model learned
+# from few labels promises a little too much: compare the last two columns of `different`. In `copies` the score is sure, the
+# promise is splendid, and both are wrong. That is section 6.
 
 # %%
 ahead = {kind: points.mean(0) for kind, points in gains.items()}
 if not (ahead["different"] > 0).all() or ahead["alike"][0] > 0 or not ahead["copies"][1] < 0 < ahead["copies"][0]:
-    print("your run differed: in ours a matrix each led in both for `different`, not in the score for `alike`, and in the score only for `copies`")
+    print("your run differed: in ours a matrix each led in both for `different`,", end=" ")
+    print("not in the score for `alike`, and in the score only for `copies`")
 for kind, (nats, share) in ahead.items():
     print(f"{kind}: {nats:+.3f} nats a label, {share:+.3f} of the items")
 
 # %% [markdown]
 # ### From fused labels to a network
 #
-# You have pictures as well? Then there are three ways to a network: train it on the vote, on the fused labels, or on all labels together
-# with the matrices (chapter 3, `joint=True`, since an item has several). This is the chapter's training cell. It checks that networks and losses live on the device that
-# it names.
+# You have pictures as well? Then there are three ways to a network: train it on the vote, on the fused labels, or on all labels
+# together with the matrices (chapter 3, `joint=True`, since an item has several). This is the chapter's training cell. It checks
+# that networks and losses live on the device that it names.
 
 # %% tags=["training"]
 def trained(how, crowds):
@@ -449,14 +498,30 @@ Markdown("\n".join(["| crowd | on the vote | on fused labels | with matrices |",
 ]))  # fmt: skip
 
 # %% [markdown]
-# Where the score was right, better labels make a better network, and all labels together with the matrices the best. Where people copy, look closely: the fused labels are the worst of all, and
-# yet the network gets many more pictures right than these labels are. A copied mistake is not to be *seen* in the picture, so the network cannot learn it; a picture is a witness who copies from
-# nobody. That is what the rest of this book lives on.
+# The last line of the table deserves a second look, beside the labels that these networks were trained on:
+
+# %%
+fused_right = np.mean([one["right"][EACH] for one in tried["copies"][: P.trained]])
+net_right = {(kind, how): np.mean(got) for (kind, how), (got, _) in nets.items()}
+ours = [net_right["different", how] for how in ("vote", "fused", "matrices")]
+print("different: vote {:.3f}, fused labels {:.3f}, matrices {:.3f}".format(*ours))
+print(f"copies: right are {fused_right:.3f} of the fused labels, {net_right['copies', 'fused']:.3f} of what their network says")
+if ours != sorted(ours):
+    print("your run differed: in ours, at `lesson`, matrices came first in `different`, then fused labels, then the vote")
+if not net_right["copies", "fused"] > fused_right + 0.1:
+    print("your run differed: in ours, at `lesson`, the network on copied labels was right far more often than they are")
+
+# %% [markdown]
+# In `different`, better labels make a better network, and the matrices use what the fused label throws away: how sure it is.
+# (Networks trained as shortly as at `ci` need not show it.) In `copies` the fused labels are the worst of all, and yet the
+# network trained on them can be right more often than they are. A copied mistake is not to be *seen* in the picture, so it is
+# hard to learn; a picture is a witness who copies from nobody. That is what the rest of this book lives on.
 #
 # ### The picture as a witness
 #
-# So let networks take part in the comparison. What a network makes of the picture takes the place of $\pi$ in {eq}`eq-ch19-score`; the rest stays. The report does so by itself
-# where pictures came along (`course report labels.csv --images FOLDER`, a picture for each item; `--no-networks` leaves it out).
+# So let networks take part in the comparison. What a network makes of the picture takes the place of $\pi$ in
+# {eq}`eq-ch19-score`; the rest stays. The report does so by itself where pictures came along
+# (`course report labels.csv --images FOLDER`, a picture for each item; `--no-networks` leaves it out).
 
 # %%
 witnessed, shares = {}, {}
@@ -477,14 +542,17 @@ names = sorted(scores["copies"][0], key=lambda name: (name.startswith("network")
 lines = ["| model | " + " | ".join(f"`{kind}`" for kind in scores) + " |", "| --- |" + " --- |" * len(scores)]
 for name in names:
     lines.append(f"| {name} | " + " | ".join(f"{np.mean([s[name] for s in each]):.3f}" for each in scores.values()) + " |")
-lines.append("| *taken* | " + " | ".join("; ".join(dict.fromkeys(one["fused_by"] for one in ones)) for ones in witnessed.values()) + " |")
+taken = ["; ".join(dict.fromkeys(one["fused_by"] for one in ones)) for ones in witnessed.values()]
+lines.append("| *taken* | " + " | ".join(taken) + " |")
 lines.append("| *right* | " + " | ".join(with_spread(one) for one in shares.values()) + " |")
 Markdown("\n".join(lines))
 
 # %% [markdown]
-# Where people see the picture and err on their own, a network that sees it too foretells their labels better than anybody who only hears the others. Where they copy, the others' labels are the
-# better witness, since what binds them together is not in the picture. That is a warning sign that costs nothing, the only one in this chapter that needs neither truth nor suspicion: *if
-# pictures do not help to foretell the labels, ask what the labels have in common instead.* (Or there are too few pictures for a network to learn from, or they do not show what was asked.)
+# Where people see the picture and err on their own, a network that sees it too foretells their labels better than anybody who
+# only hears the others. Where they copy, the others' labels are the better witness, since what binds them together is not in the
+# picture. That is a warning sign that costs nothing, the only one in this chapter that needs neither truth nor suspicion: *if
+# pictures do not help to foretell the labels, ask what the labels have in common instead.* (Or there are too few pictures for a
+# network to learn from, or they do not show what was asked.)
 
 # %%
 for kind, each in scores.items():
@@ -498,8 +566,9 @@ for kind, each in scores.items():
 # %% [markdown]
 # ### A folder of masks
 #
-# For masks, each annotator has a folder, and the files of one case have one name. Twelve pictures at most, three people: one draws too wide,
-# one too narrow, one leaves gaps. Their masks are PNG files that hold 0, 100 and 200, as many tools write them.
+# For masks, each annotator has a folder, and the files of one case have one name. A few pictures, three people: one draws too
+# wide, one too narrow, one leaves gaps. Their masks are PNG files that hold 0, 100 and 200, as many tools write them. (Where a
+# value means "not looked at", name it: `missing=255`. Names of classes go by `classes=`, one for each value, 0 first.)
 
 # %%
 scene = scenes.shapes(P.pictures, size=48, generator=seeded(3))
@@ -513,7 +582,8 @@ masks = Annotations.from_masks(folder / "masks")
 print(f"labels {tuple(masks.labels.shape)} (N, R, H, W), classes {masks.classes}, annotators {masks.names}")
 
 # %% [markdown]
-# The files come back as they went, but for the order of names, which is the alphabet's. Fuse them, and write the result in the format in which they came:
+# The files come back as they went, but for the order of names, which is the alphabet's. Fuse them, and write the result in the
+# format in which they came:
 
 # %%
 assert torch.equal(masks.labels, masks_drawn[:, [list(panel).index(who) for who in masks.names]])
@@ -540,11 +610,13 @@ for sentence in drawn_by.summary["next"]:
 # %% tags=["hide-input"]
 worst = drawn_by.summary["in_doubt"][0]["index"]
 fig = plots.masks(masks.labels[worst], drawn_by.p[worst].argmax(0), list(masks.names), image=scene.images[worst, 0])
-plots.described(fig, "Against the fused mask, drawn without any truth: white is marked by both, blue is missing, orange is too much.")
+says = "Against the fused mask, drawn without any truth: white is marked by both, blue is missing, orange is too much."
+plots.described(fig, says)
 
 # %% [markdown]
-# **Volumes.** NIfTI, MHA, NRRD and whatever else SimpleITK reads {cite:p}`lowekamp2013` have a spacing and a place in the patient. They are read slice by slice, all of a
-# case's masks must lie in one place, and what is written lies there again:
+# **Volumes.** NIfTI, MHA, NRRD and whatever else SimpleITK reads {cite:p}`lowekamp2013` have a spacing and a place in the
+# patient. They are read slice by slice, all of a case's masks must lie in one place, and what is written lies there again.
+# `box=4` keeps only what anybody marked and 4 voxels round it, since volumes are mostly background:
 
 # %%
 try:
@@ -563,18 +635,41 @@ else:
     (file,) = mask_folders.write_masks(folder / "fused_volumes", volumes, again)
     back = sitk.ReadImage(str(file))
     assert back.GetSize() == volume.GetSize() and np.allclose(back.GetOrigin(), volume.GetOrigin(), atol=1e-4)
-    print(f"{volumes.n_items} slices read, in a box of {tuple(volumes.labels.shape[2:])}; written {file.name}, size {back.GetSize()}")
+    image = mask_folders.to_sitk(volumes, again)["patient1"]  # the same in memory, to go on with in SimpleITK
+    assert np.allclose(image.GetSpacing(), volume.GetSpacing()) and image.GetSize() == volume.GetSize()
+    print(f"{volumes.n_items} slices read, in a box of {tuple(volumes.labels.shape[2:])}")
+    print(f"written {file.name}, size {back.GetSize()}, spacing {back.GetSpacing()}")
 
 # %% [markdown]
 # ### Now yours
 #
-# Put the path of your own file or folder in the place of `None` and run the cell. A folder called `images` beside the annotators' folders holds
-# the pictures, if there are any.
+# The report writes fused labels by itself: a table, or for masks the folders `masks` and `uncertainty`, in the format in which
+# they came. If you fuse in your own way, two lines write the same tables: `write_fused` takes any $p$ of shape (N, L).
+
+# %%
+tables.write_fused(folder / "mine.csv", labels, fuse(labels.labels, SHARED))
+tables.write_crowdkit(folder / "for_crowdkit.csv", labels)
+print((folder / "mine.csv").read_text(encoding="utf-8").splitlines()[:2])
+print((folder / "for_crowdkit.csv").read_text(encoding="utf-8").splitlines()[:2])
+
+# %% [markdown]
+# Put the path of your own file or folder in the place of `None` and run the cell. A folder called `images` beside the annotators'
+# folders holds the pictures, if there are any. What a file needs to be understood goes into `OPTIONS`:
+#
+# | in Python | in a terminal | what it says |
+# | --- | --- | --- |
+# | `item="scan"`, `annotator=`, `label=` | `--item scan` ... | what the columns of a table are called |
+# | `missing=["99"]` | `--missing 99` | a code for "no label"; more than one is possible in a table |
+# | `classes=["none", "mild"]` | `--classes none,mild` | all classes, in their order |
+# | `encoding="latin-1"` | `--encoding latin-1` | how the text of a table is stored |
+# | `images="pictures"` | `--images pictures` | a folder with a picture of each item, called like it |
+# | `networks=False` | `--no-networks` | train none, although there are pictures |
 
 # %%
 MINE = None  # such as "~/labels.csv", or a folder that holds a folder of masks for each annotator
+OPTIONS = {}  # such as {"missing": ["99"], "images": "pictures"}
 if MINE:
-    page = report.report(MINE, "my-report")
+    page = report.report(MINE, "my-report", **OPTIONS)
     print(f"open {page} in a browser")
 else:
     print("no data of your own yet")
@@ -602,15 +697,17 @@ if not skills(deceived.A)[4:].min() > skills(deceived.A)[:4].max():
     print("your run differed: in ours those who copy seem the best")
 
 # %% [markdown]
-# The ones who agree always look like the ones who know. If E, F and G are the truth, then all of their labels are explained, by matrices that are nearly the
-# identity; the four honest ones become noise. No other story makes these labels more likely, and labels laid aside come from the same
-# people: they are copied, too. So a score can only say which model *describes these labels*. That it describes the truth is the assumption that
-# people err independently. You can see whether pictures help (section 5), look for copies (exercise 19.4), ask how labels came about, and spend
-# twenty trusted items (exercise 19.3). Nothing in the likelihood of labels alone will do it for you.
+# The ones who agree always look like the ones who know. If E, F and G are the truth, then all of their labels are explained, by
+# matrices that are nearly the identity; the four honest ones become noise. No other story makes these labels more likely, and
+# labels laid aside come from the same people: they are copied, too. So a score can only say which model *describes these labels*.
+# That it describes the truth is the assumption that people err independently. You can see whether pictures help (section 5), look
+# for copies (exercise 19.4), ask how labels came about, and spend twenty trusted items (exercise 19.3). Nothing in the likelihood
+# of labels alone will do it for you.
 #
 # ### Names of classes
 #
-# And the second thing that no score can tell. Rename the truth, in every matrix and in the prior, and each label is exactly as likely as it was:
+# And the second thing that no score can tell. Rename the truth, in every matrix and in the prior, and each label is exactly as
+# likely as it was:
 
 # %%
 order = torch.tensor([2, 0, 1, 4, 3])
@@ -628,15 +725,19 @@ print(f"skills: {skills(fused.A).mean():.2f} on the mean, and {skills(fused.A[:,
 # A matrix of 25 numbers, learned from six labels, is a guess with decimals. Give each of the people in `different` few labels:
 
 # %%
+taken = {}
 for n in (15, 30, 60, P.n):
     few = drawn.items(slice(0, n))
     fits = {fit.model: fit for fit in compare_labels(few)}
-    each, vote_fit = fits[EACH], fits[VOTE]
-    print(f"{n:4d} items, {few.n_observed // 7:3d} labels a person: a matrix each {each.score:.2f}, vote {vote_fit.score:.2f}; taken: {choice(list(fits.values()))}")
+    taken[n] = choice(list(fits.values()))
+    print(f"{n:4d} items, {few.n_observed // 7:3d} labels a person: ", end="")
+    print(f"a matrix each {fits[EACH].score:.2f}, vote {fits[VOTE].score:.2f}; taken: {taken[n]}")
+if taken[15] == EACH or taken[P.n] != EACH:
+    print("your run differed: in ours a matrix each is taken with all labels, and not with six a person")
 
 # %% [markdown]
-# With few labels the simple model is taken, although people are what they are. That is right: not because the people are alike, but because nothing
-# better can be *learned* from so little. More labels, and the richer model earns its place.
+# With few labels a simple model is taken, although people are what they are. That is right: not because the people are alike, but
+# because nothing better can be *learned* from so little. More labels, and the richer model earns its place.
 #
 # ## 7. Exercises
 #
@@ -645,8 +746,8 @@ for n in (15, 30, 60, P.n):
 # ```{exercise} One label, foretold (★, 10 minutes)
 # :label: ex-ch19-foretell
 #
-# Exercise 19.1. One item: `said` (R,) holds its labels, -1 where there is none. Return {eq}`eq-ch19-score` for the label of annotator `r`, from the *others'* labels: a
-# number, in nats. `prior` (L,) and `A` (R, L, L) are probabilities.
+# Exercise 19.1. One item: `said` (R,) holds its labels, -1 where there is none. Return {eq}`eq-ch19-score` for the label of
+# annotator `r`, from the *others'* labels: a number, in nats. `prior` (L,) and `A` (R, L, L) are probabilities.
 # ```
 
 # %% tags=["stub"]
@@ -668,7 +769,8 @@ def foretell(prior, A, said, r):
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 #
-# Start at `p = prior.clone()`; for each other `s` with a label, `p = p * A[s, said[s]]`. Divide by the sum *before* the last step.
+# Start at `p = prior.clone()`; for each other `s` with a label, `p = p * A[s, said[s]]`. Divide by the sum *before* the last
+# step.
 #
 # </details>
 
@@ -690,18 +792,20 @@ checks.foretell(foretell)
 asked = labels.labels[0]
 for r in (asked != MISSING).nonzero()[:, 0].tolist():
     nats = float(foretell(fused.prior, fused.A, asked, r))
-    print(f"{labels.names[r]} said {labels.classes[asked[r]]}, which the others had made {np.exp(nats):.2f} likely ({nats:.2f} nats)")
+    said = f"{labels.names[r]} said {labels.classes[asked[r]]}"
+    print(f"{said}, which the others had made {np.exp(nats):.2f} likely ({nats:.2f} nats)")
 
 # %% [markdown]
-# **What you should see, and why.** A label in line with the others is likely, but never certain: even who is always right cannot be foretold better than the others know
-# the truth. One who guesses is foretold at one in five, whatever the others say.
+# **What you should see, and why.** A label in line with the others is likely, but never certain: even who is always right cannot
+# be foretold better than the others know the truth. F, who guesses, is foretold near one in five whatever the others say; not at
+# one in five exactly, because the matrix was learned from labels, too.
 #
 # ```{exercise} Simple until shown otherwise (★★, 15 minutes)
 # :label: ex-ch19-simplest
 #
-# Exercise 19.2. `scores` (M, K) holds what M models, the simplest first, gave to the same K labels; take the labels as independent. Return the
-# number of the first model whose distance from the best is not more than the half width of its paired 95 % interval,
-# $1.96 \sqrt{\sum_k (d_k - \bar d)^2} / K$, where $d_k$ is the best model's score of label $k$ minus this one's.
+# Exercise 19.2. `scores` (M, K) holds what M models, the simplest first, gave to the same K labels; take the labels as
+# independent. Return the number of the first model whose distance from the best is not more than the half width of its paired 95
+# % interval, $1.96 \sqrt{\sum_k (d_k - \bar d)^2} / K$, where $d_k$ is the best model's score of label $k$ minus this one's.
 # ```
 
 # %% tags=["stub"]
@@ -723,7 +827,8 @@ def simplest(scores):
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 #
-# `d = scores[best] - scores`; `behind = d.mean(1)`; the first index at which `behind <= half` is `int((behind <= half).int().argmax())`.
+# `d = scores[best] - scores`; `behind = d.mean(1)`; the first index at which `behind <= half` is
+# `int((behind <= half).int().argmax())`.
 #
 # </details>
 
@@ -746,18 +851,23 @@ for kind in KNOWS:
     halves = torch.arange(len(here.labels)) % 2 == 0  # learn on one half, score the other
     fits = [fusion.dawid_skene(here.labels[halves], 5, people=who, smoothing=1 / 5) for who in ([0] * 7, None)]
     both = torch.stack([foretold(f.A, f.prior, here.labels[~halves]) for f in fits])
-    print(f"{kind}: {('one matrix for all', 'a matrix each')[simplest(both)]}, means {both.mean(1).numpy().round(3)}")
+    d, K = both[1] - both[0], both.shape[1]
+    paired, unpaired = 1.96 * d.std() / K**0.5, 1.96 * (both.var(1).sum() / K).sqrt()
+    print(f"{kind}: {('one matrix for all', 'a matrix each')[simplest(both)]}; apart by {d.mean():+.3f} ± {paired:.3f},", end=" ")
+    print(f"unpaired ± {unpaired:.3f}: as narrow only with {(unpaired / paired) ** 2:.1f} times the labels")
 
 # %% [markdown]
-# **What you should see, and why.** The two intervals of two *means* are wide, since labels differ much in how hard they are. The interval of the
-# *difference* is narrow, since both models find the same labels hard. Unpaired, one would need many times as many labels for the same decision.
+# **What you should see, and why.** Labels differ much in how hard they are, and both models find the same labels hard: their
+# scores rise and fall together, and what they have in common drops out of the difference. An interval shrinks with the root of
+# the number of labels, so who does not pair must pay for the wider interval with its square in labels: the last number. The more
+# alike two models are, the more pairing saves.
 #
 # ```{exercise} Twenty trusted items (★★, 15 minutes)
 # :label: ex-ch19-surprise
 #
-# Exercise 19.3. You found out the truth of a few items, drawn at random. `p` (N, L) is the fused truth, `items` (M,) are their numbers, `truth` (M,) what
-# they are. If the model is right, item $n$ is wrong with the probability $u_n = 1 - \max_j p_n(j)$. Return by how many standard deviations the number of
-# wrong fused labels among them is larger than expected.
+# Exercise 19.3. You found out the truth of a few items, drawn at random. `p` (N, L) is the fused truth, `items` (M,) are their
+# numbers, `truth` (M,) what they are. If the model is right, item $n$ is wrong with the probability $u_n = 1 - \max_j p_n(j)$.
+# Return by how many standard deviations the number of wrong fused labels among them is larger than expected.
 # ```
 
 # %% tags=["stub"]
@@ -805,16 +915,20 @@ for kind in KNOWS:
     print(f"{kind}: surprise by {', '.join(f'{z:.1f}' for z in found_out)} standard deviations")
 
 # %% [markdown]
-# **What you should see, and why.** Where people err independently, most numbers lie between -2 and 3, and now and then one at 4: matrices learned from few labels are
-# a little too sure of themselves. Where people copy, the twenty items leave no doubt. This is the cheapest insurance in the book. It works
-# only with items drawn at random: among those most in doubt, many are wrong by promise.
+# **What you should see, and why.** Where people err independently, most of these numbers lie between -2 and 2, and more of them
+# are above 0 than below: matrices learned from few labels are a little too sure of themselves. A 3 or a 4 now and then is no
+# alarm either: of twenty items one or two are expected to be wrong, and such small counts stray further than a normal
+# distribution allows. Where people copy, the numbers are of another kind: the twenty items leave no doubt. This is the cheapest
+# insurance in the book. It works only with items drawn at random: among those most in doubt, many are wrong by promise.
 #
 # ```{exercise} Who copies from whom? (★★★, 25 minutes)
 # :label: ex-ch19-copies
 #
-# Exercise 19.4. Two who know both say what is true; that is no sign of copying. Two who are *wrong in the same way* are suspicious. For each pair $r \ne s$: take the items that both labelled, and on which
-# both differ from what all the *others* together say; return the share on which the two say the same. `labels` (N, R); `fuse` turns labels
-# (N, R - 2) into classes (N,), with -1 where the others are not sure; such items do not count. Return (R, R), 0 on the diagonal and for pairs with fewer than `least` such items.
+# Exercise 19.4. Two who know both say what is true; that is no sign of copying. Two who are *wrong in the same way* are
+# suspicious. For each pair $r \ne s$: take the items that both labelled, and on which both differ from what all the *others*
+# together say; return the share on which the two say the same. `labels` (N, R); `fuse` turns labels (N, R - 2) into classes (N,),
+# with -1 where the others are not sure; such items do not count. Return (R, R), 0 on the diagonal and for pairs with fewer than
+# `least` such items.
 # ```
 
 # %% tags=["stub"]
@@ -831,13 +945,14 @@ def copies(labels, fuse, least):
 # </details>
 # <details><summary>Hint 2: the formula</summary>
 #
-# Items with $y_r$, $y_s$ and $\hat y_{-rs}$ all different from $-1$, and $y_r \ne \hat y_{-rs}$, $y_s \ne \hat y_{-rs}$; the mean of $[y_r = y_s]$ over them.
+# Items with $y_r$, $y_s$ and $\hat y_{-rs}$ all different from $-1$, and $y_r \ne \hat y_{-rs}$, $y_s \ne \hat y_{-rs}$; the mean
+# of $[y_r = y_s]$ over them.
 #
 # </details>
 # <details><summary>Hint 3: the shape of the code</summary>
 #
-# `rest = [k for k in range(R) if k not in (r, s)]`, `others = fuse(labels[:, rest])`, a mask `both`, and `(labels[both, r] == labels[both, s]).float().mean()`
-# where `both.sum() >= least`.
+# `rest = [k for k in range(R) if k not in (r, s)]`, `others = fuse(labels[:, rest])`, a mask `both`, and
+# `(labels[both, r] == labels[both, s]).float().mean()` where `both.sum() >= least`.
 #
 # </details>
 
@@ -867,46 +982,58 @@ def sure(rest):
 
 
 checks.copies(copies)
-for kind in KNOWS:
-    shares = copies(crowd(kind, 0)[0].labels, sure, 8)
-    pairs = [divmod(int(k), 7) for k in shares.triu().flatten().argsort(descending=True)[:4] if shares.flatten()[k] > 0]
-    print(f"{kind}: " + (", ".join(f"{'ABCDEFG'[r]} and {'ABCDEFG'[s]} {shares[r, s]:.2f}" for r, s in pairs) or "no pair has enough common mistakes"))
+for kind, R in (("different", 7), ("alike", 7), ("copies", 7), ("copies", 5)):  # the last: without F and G
+    shares = copies(crowd(kind, 0)[0].labels[:, :R], sure, 8)
+    pairs = [divmod(int(k), R) for k in shares.triu().flatten().argsort(descending=True)[:4] if shares.flatten()[k] > 0]
+    told = ", ".join(f"{'ABCDEFG'[r]} and {'ABCDEFG'[s]} {shares[r, s]:.2f}" for r, s in pairs)
+    print(f"{kind}, {R} people: {told or 'no pair has enough common mistakes'}")
 
 # %% [markdown]
-# **What you should see, and why.** Those who copy say the same in all of their common mistakes, and have many of them. Others seldom are wrong together where the rest is sure, and if
-# they are, they agree by chance in one of four. In real data such a share is no proof: hard pictures mislead everybody to the same wrong name. It is a reason to ask. Try
-# the vote of the others, tied or not, in the place of `sure`: honest pairs then come out near .8, because where the rest is wrong two who know are "wrong" together.
+# **What you should see, and why.** In `different` and `alike` honest people are seldom wrong together where the rest is sure. If
+# they are, they agree by chance: four wrong names are left, so about one time in four. In `copies`, E, F and G say the same in *all*
+# of their common mistakes. But honest pairs stand high in that list, too. Where the rest is made of E, F and G, it is sure and
+# wrong; two who know are then "wrong" together, and say the same, which is the truth. So begin at the top of the list: keep one
+# of those who copy, leave the others out, and look again. In the last line the honest pairs have come down.
+#
+# In real data such a share is no proof: hard pictures mislead everybody to the same wrong name. It is a reason to ask. Try the
+# vote of the others, tied or not, in the place of `sure`: in every crowd honest pairs then come out far above one in four,
+# because a vote of a few is often wrong where two know better.
 #
 # ## 8. What the papers claim and what we measured
 #
-# The four papers choose their models by looking at accuracy or Dice on data whose truth is known, and claim nothing about how to choose without. So there is nothing to
-# rerun here. All their other claims stand in {doc}`/notebooks/21_does_it_replicate`, with what we measured.
+# The four papers choose their models by looking at accuracy or Dice on data whose truth is known, and claim nothing about how to
+# choose without. So there is nothing to rerun here. All their other claims stand in {doc}`/notebooks/21_does_it_replicate`, with
+# what we measured.
 #
 # ## 9. Three questions
 #
 # <details><summary>1. The report takes "one matrix for all". May you write that all your annotators are equally good?</summary>
 #
-# No. You may write that your labels do not show a difference. With six labels a person nobody's matrix can be told from another's; section 6 took
-# people as different as can be, and the report said "vote". Say how many labels each gave.
+# No. You may write that your labels do not show a difference. With six labels a person nobody's matrix can be told from
+# another's; section 6 took people as different as can be, and with so few labels a simple model was taken. Say how many labels
+# each gave.
 #
 # </details>
 #
 # <details><summary>2. Why are whole items laid aside, and for masks only pixels?</summary>
 #
-# An item that was half seen has been half learned: where a model has a belief for each item, the labels it heard give away the one it did not. Models without a
-# memory of items, as those here, have no such belief, but a network has. For masks a fifth of the *pixels* is laid aside, since models
-# with matrices for each case or place must have seen the case; neighbouring pixels are much alike, so the intervals go by pictures or cases, not by pixels.
+# An item that was half seen has been half learned: where a model has a belief for each item, the labels it heard give away the
+# one it did not. Models without a memory of items, as those here, have no such belief, but a network has. For masks a fifth of
+# the *pixels* is laid aside, since models with matrices for each case or place must have seen the case; neighbouring pixels are
+# much alike, so the intervals go by pictures or cases, not by pixels.
 #
 # </details>
 #
 # <details><summary>3. A colleague takes the hundred items with the least doubt as "gold" and tests a network on them. What is wrong?</summary>
 #
-# Little doubt means that people agree, so these are the easy items, and where people copy they are not even right. The network will look better than it is. A test set is drawn at random
-# before anybody looks, and its truth comes from somewhere else than from the same labels.
+# Little doubt means that people agree, so these are the easy items, and where people copy they are not even right. The network
+# will look better than it is. A test set is drawn at random before anybody looks, and its truth comes from somewhere else than
+# from the same labels.
 #
 # </details>
 #
 # ## 10. Further reading
 #
-# {cite:t}`gneiting2007` explain proper scores. {cite:t}`dawid1979` chose among explanations of doctors by their likelihood already. {cite:t}`krippendorff2011` is the report's alpha. {cite:t}`ustalov2024` describe crowd-kit, which
-# has a dozen more ways to fuse, and reads the table that `course report` writes; {cite:t}`lowekamp2013` SimpleITK.
+# {cite:t}`gneiting2007` explain proper scores. {cite:t}`dawid1979` chose among explanations of doctors by their likelihood
+# already. {cite:t}`krippendorff2011` is the report's alpha. {cite:t}`ustalov2024` describe crowd-kit, which has a dozen more ways
+# to fuse, and reads the table that `course report` writes; {cite:t}`lowekamp2013` SimpleITK.
