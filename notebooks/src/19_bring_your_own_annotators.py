@@ -50,7 +50,7 @@ try:
     import course_lib.checks.own as checks
     from course_lib import annotators, book, data, fusion, mask_folders, metrics, networks, plots, report, scenes, tables, training
     from course_lib.annotations import MISSING, Annotations
-    from course_lib.confusion import log, skills
+    from course_lib.confusion import count_matrices, log, skills
     from course_lib.mask_annotators import draw_masks, fractured, over, under
     from course_lib.methods.trace import Trace, Vanilla
     from course_lib.networks import seeded
@@ -164,7 +164,8 @@ plots.described(
     fig, "From a file to people and to a truth with its doubt; nothing here was told what is true. "
     f"The first 60 of {labels.n_items} items. Size {training.size()}.",
     "Above, a strip of 7 rows and 60 columns, most of its cells empty. Below left, the skills: "
-    f"{', '.join(f'{w} {s:.2f}' for w, s in zip(labels.names, at))}. Below right, a histogram of doubt: {float((doubt < 0.1).float().mean()):.0%} of the items lie below 0.1.",
+    f"{', '.join(f'{w} {s:.2f}' for w, s in zip(labels.names, at))}. Below right, a histogram of doubt: "
+    f"{float((doubt < 0.1).float().mean()):.0%} of the items lie below 0.1.",
 )  # fmt: skip
 
 # %% [markdown]
@@ -207,9 +208,9 @@ for item in found.summary["in_doubt"][:3]:
 # p\big(j \mid y_n^{(s)}, s \ne r\big) \propto \pi_j \prod_{s \ne r} A^{(s)}_{y_n^{(s)} j} .
 # $$ (eq-ch19-score)
 #
-# The mean of $\ell$ over all labels laid aside is the model's score, in nats. It is a *proper* score {cite:p}`gneiting2007`: who
-# tells their true belief scores best on average, so it cannot be won by being bold. $-\log 5 \approx -1.61$ is what somebody gets
-# who looks at nothing.
+# The mean of $\ell$ over all labels laid aside is the model's score, in nats. It is a *proper* score {cite:p}`gneiting2007`:
+# whoever tells their true belief scores best on average, so it cannot be won by being bold. $-\log 5 \approx -1.61$ is the score
+# of somebody who looks at nothing and holds all five classes equally likely.
 #
 # **Five turns.** A fifth of the *items* is laid aside, matrices and prior are learned on the rest, and each fifth has its turn.
 # Items and not single labels, because a model that has heard two labels of an item in training has heard what the third will be
@@ -284,7 +285,8 @@ Markdown("\n".join(lines))
 #
 # A wide table has a row for each item and a column for each annotator. Two things no reader of files can know: that 99 means "not
 # seen", and that there is a class which nobody has used. The first is said by `missing=`, or 99 becomes a class. The second is
-# said by `classes=`, which also fixes their order; without it that of the alphabet holds.
+# said by `classes=`, which also fixes their order; without it, numbers stand in the order of numbers and names in that of the
+# alphabet.
 
 # %%
 wide = "image,Ann,Ben,Cem\nscan1,mild,mild,99\nscan2,severe,mild,severe\nscan3,99,none,none\n"
@@ -638,7 +640,7 @@ else:
     image = mask_folders.to_sitk(volumes, again)["patient1"]  # the same in memory, to go on with in SimpleITK
     assert np.allclose(image.GetSpacing(), volume.GetSpacing()) and image.GetSize() == volume.GetSize()
     print(f"{volumes.n_items} slices read, in a box of {tuple(volumes.labels.shape[2:])}")
-    print(f"written {file.name}, size {back.GetSize()}, spacing {back.GetSpacing()}")
+    print(f"written {file.name}, size {back.GetSize()}, spacing {np.round(back.GetSpacing(), 3).tolist()}")
 
 # %% [markdown]
 # ### Now yours
@@ -698,11 +700,29 @@ if not skills(deceived.A)[4:].min() > skills(deceived.A)[:4].max():
 
 # %% [markdown]
 # The ones who agree always look like the ones who know. If E, F and G are the truth, then all of their labels are explained, by
-# matrices that are nearly the identity; the four honest ones become noise. No other story makes these labels more likely, and
-# labels laid aside come from the same people: they are copied, too. So a score can only say which model *describes these labels*.
-# That it describes the truth is the assumption that people err independently. You can see whether pictures help (section 5), look
-# for copies (exercise 19.4), ask how labels came about, and spend twenty trusted items (exercise 19.3). Nothing in the likelihood
-# of labels alone will do it for you.
+# matrices that are nearly the identity; the four honest ones become noise. How likely are all these labels, under that story, and
+# under the truth with each person's matrix counted against it?
+
+# %%
+def likelihood(A, prior, labels):
+    """A (R, L, L), prior (L,), labels (N, R) -> log p(all labels of an item), mean over the items."""
+    n, r = (labels != MISSING).nonzero(as_tuple=True)
+    rows = log(A[r, labels[n, r]]).double()  # (K, L)
+    return float(log(prior).double().expand(len(labels), -1).index_add(0, n, rows).logsumexp(1).mean())
+
+
+true = torch.nn.functional.one_hot(copied_truth, 5).double()  # (N, L)
+told = likelihood(deceived.A, deceived.prior, copied_crowd.labels)
+honest = likelihood(count_matrices(copied_crowd.labels, true, smoothing=1 / 5), true.mean(0), copied_crowd.labels)
+print(f"as found {told:.2f}, under the truth {honest:.2f} nats an item")
+if told < honest:
+    print("your run differed: in ours the wrong story makes the labels more likely than the truth does")
+
+# %% [markdown]
+# The wrong story wins, and not by a little. Labels laid aside come from the same people: they are copied, too. So a score can
+# only say which model *describes these labels*. That it describes the truth is the assumption that people err independently. You
+# can see whether pictures help (section 5), look for copies (exercise 19.4), ask how labels came about, and spend twenty trusted
+# items (exercise 19.3). Nothing in the likelihood of labels alone will do it for you.
 #
 # ### Names of classes
 #
@@ -797,8 +817,8 @@ for r in (asked != MISSING).nonzero()[:, 0].tolist():
 
 # %% [markdown]
 # **What you should see, and why.** A label in line with the others is likely, but never certain: even who is always right cannot
-# be foretold better than the others know the truth. F, who guesses, is foretold near one in five whatever the others say; not at
-# one in five exactly, because the matrix was learned from labels, too.
+# be foretold better than the others know the truth. Where F, who guesses, is among them, that label is foretold near one in five
+# whatever the others say; not at one in five exactly, because the matrix of F was learned from labels, too.
 #
 # ```{exercise} Simple until shown otherwise (★★, 15 minutes)
 # :label: ex-ch19-simplest
@@ -917,7 +937,7 @@ for kind in KNOWS:
 # %% [markdown]
 # **What you should see, and why.** Where people err independently, most of these numbers lie between -2 and 2, and more of them
 # are above 0 than below: matrices learned from few labels are a little too sure of themselves. A 3 or a 4 now and then is no
-# alarm either: of twenty items one or two are expected to be wrong, and such small counts stray further than a normal
+# alarm either: of twenty items only a few are expected to be wrong, and such small counts stray upwards further than a normal
 # distribution allows. Where people copy, the numbers are of another kind: the twenty items leave no doubt. This is the cheapest
 # insurance in the book. It works only with items drawn at random: among those most in doubt, many are wrong by promise.
 #
@@ -993,7 +1013,7 @@ for kind, R in (("different", 7), ("alike", 7), ("copies", 7), ("copies", 5)):  
 # they are, they agree by chance: four wrong names are left, so about one time in four. In `copies`, E, F and G say the same in *all*
 # of their common mistakes. But honest pairs stand high in that list, too. Where the rest is made of E, F and G, it is sure and
 # wrong; two who know are then "wrong" together, and say the same, which is the truth. So begin at the top of the list: keep one
-# of those who copy, leave the others out, and look again. In the last line the honest pairs have come down.
+# of those who copy, leave the others out, and look again. In our last line the honest pairs have come down.
 #
 # In real data such a share is no proof: hard pictures mislead everybody to the same wrong name. It is a reason to ask. Try the
 # vote of the others, tied or not, in the place of `sure`: in every crowd honest pairs then come out far above one in four,
