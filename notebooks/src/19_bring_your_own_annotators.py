@@ -308,6 +308,23 @@ crowdkit = Annotations.from_csv(folder / "report" / "crowdkit.csv")
 assert crowdkit.names == labels.names and torch.equal(crowdkit.labels, labels.labels)
 
 # %% [markdown]
+# Some mistakes no reader can see, because the file might be meant so. Three that are read without a word:
+
+# %%
+QUIET = {
+    "two spellings": "item,annotator,label\na,Ann,yes\na,Ben,Yes\nb,Ann,no\n",
+    "a code that was not named": "item,annotator,label\na,Ann,yes\na,Ben,?\nb,Ann,no\n",
+    "a column that is no annotator": "item,Ann,Ben,visit\na,1,2,1\nb,2,2,2\n",
+}
+for what, text in QUIET.items():
+    (folder / "quiet.csv").write_text(text, encoding="utf-8")
+    read = Annotations.from_csv(folder / "quiet.csv")
+    print(f"{what}: annotators {read.names}, classes {read.classes}")
+
+# %% [markdown]
+# So look at the names and the classes before you look at anything else. In a wide table every column but the item's and one called
+# `truth` is an annotator; take out ages, dates and comments. In a table with a row for each label, further columns do no harm.
+#
 # ### A score for labels laid aside
 #
 # {eq}`eq-ch19-score` as a loop over the labels of one item:
