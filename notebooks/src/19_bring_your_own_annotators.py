@@ -221,7 +221,8 @@ for item in found.summary["in_doubt"][:3]:
 # the width of a 95 % interval, $1.96 \sqrt{\sum_n d_n^2} / K$ with $K$ labels. It tells how far the difference would move with
 # other items laid aside; that other items to learn from would have given other matrices is not in it. The report takes **the
 # simplest model that cannot be told from the best**: vote, one matrix for all, a matrix each, and, where pictures came along,
-# networks.
+# networks. (*Vote* means here: the vote of the others is the truth, in equal parts where it ties, and each person's matrix is
+# counted against it. It comes first because it needs no EM, not because it has fewer numbers.)
 #
 # **Doubt.** Fusion gives $p_n(j)$. The fused label is $\arg\max_j p_n(j)$, and it is wrong with the probability
 # $u_n = 1 - \max_j p_n(j)$, *if the model is right*. Then $\sum_n u_n$ mistakes are expected. That sum can be checked, with a few
@@ -322,8 +323,9 @@ for what, text in QUIET.items():
     print(f"{what}: annotators {read.names}, classes {read.classes}")
 
 # %% [markdown]
-# So look at the names and the classes before you look at anything else. In a wide table every column but the item's and one called
-# `truth` is an annotator; take out ages, dates and comments. In a table with a row for each label, further columns do no harm.
+# So look at the names and the classes before you look at anything else. In a wide table every column but the item's and one
+# called `truth` is an annotator; take out ages, dates and comments. In a table with a row for each label, further columns do no
+# harm.
 #
 # ### A score for labels laid aside
 #
@@ -776,7 +778,7 @@ if taken[15] == EACH or taken[P.n] != EACH:
 
 # %% [markdown]
 # With few labels a simple model is taken, although people are what they are. That is right: not because the people are alike, but
-# because nothing better can be *learned* from so little. More labels, and the richer model earns its place.
+# because the richer one cannot be *learned* from so little. More labels, and the richer model earns its place.
 #
 # ## 7. Exercises
 #
