@@ -173,7 +173,9 @@ def make_report(
     item: Annotated[str | None, typer.Option(help="The column of the items in a CSV file.")] = None,
     annotator: Annotated[str | None, typer.Option(help="The column of the annotators.")] = None,
     label: Annotated[str | None, typer.Option(help="The column of the labels.")] = None,
-    no_networks: Annotated[bool, typer.Option("--no-networks", help="Train none on pictures: quicker.")] = False,
+    no_networks: Annotated[
+        bool, typer.Option("--no-networks", help="Train none, though there are pictures: a minute less.")
+    ] = False,
 ) -> None:
     """Tells of your own annotators: agreement, skills, matrices, the model that fits, the fused truth and doubts."""
     from . import report
