@@ -102,7 +102,8 @@ def _table(path: Path, encoding: str) -> tuple[list[str], list[list[str]], list[
                 lines.append(reader.line_num)
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}, is no row of a CSV file ({error}).") from None
-    header, rows, lines = rows[0], rows[1:], lines[1:]
+    top = int(len(rows) > 1 and rows[0][0].lower().startswith("sep="))  # Excel's own first line
+    header, rows, lines = rows[top], rows[top + 1 :], lines[top + 1 :]
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
             raise ValueError(

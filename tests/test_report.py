@@ -170,6 +170,11 @@ def test_a_guesser_and_one_who_takes_names_the_other_way_are_named():
     assert not [line for line in told if line.startswith(("al", "bo", "cy"))]
 
 
+def test_very_few_items_are_told_to_be_few():
+    few, some = analyse(crowd(N=12)).summary, analyse(crowd(N=100)).summary
+    assert few["next"][0].startswith("12 items are very few") and "very few" not in " ".join(some["next"])
+
+
 def test_labels_without_a_second_opinion_are_told_to_be_so():
     found = analyse(crowd(60, per_item=1)).summary
     assert found["next"][0].startswith("No item has two labels") and found["held_out"] == []

@@ -245,7 +245,28 @@ def test_pictures_of_noise_leave_the_crowd_to_dawid_skene(brief):
     said = annotate(torch.randint(2, (300,), generator=seeded(0)), A, generator=seeded(2))
     found = analyse(Annotations(torch.rand(300, 1, 8, 8, generator=seeded(5)), said, 2), progress=False).summary
     assert found["fused_by"] == EACH == found["held_out"][0]["model"]
-    assert advice.PICTURES_DID_NOT_HELP in found["next"]
+    assert advice.COPIES in found["next"]  # what binds these labels together is not in the pictures
+
+
+def test_three_who_copy_are_given_away_by_pictures_that_do_not_help(brief):
+    data = crowd_with_pictures(300, per_item=None)
+    good = annotate(data.truth, torch.tensor([[[0.8, 0.2], [0.2, 0.8]]]).expand(4, 2, 2), generator=seeded(7))
+    one = annotate(data.truth, torch.tensor([[[0.6, 0.4], [0.4, 0.6]]]), generator=seeded(8))
+    honest = analyse(data.with_labels(good, tuple("abcd")), progress=False).summary
+    assert advice.COPIES not in honest["next"] and honest["fused_by"] in (NET_SHARED, NET_EACH)
+    copied = analyse(data.with_labels(torch.cat([good, one.expand(-1, 3)], 1), tuple("abcdefg")), progress=False)
+    assert copied.summary["fused_by"] == EACH and advice.COPIES in copied.summary["next"]
+    assert accuracy(copied.p.argmax(1), data.truth) < 0.7  # which nobody could know who has labels alone
+
+
+def test_a_training_that_breaks_off_leaves_the_report_without_networks(brief, monkeypatch):
+    def broken(*_, **__):
+        raise FloatingPointError("the loss of run(s) [0] is not finite after epoch 1; is `lr`=0.1 too large?")
+
+    monkeypatch.setattr(networks, "fit", broken)
+    found = analyse(crowd_with_pictures(120), progress=False).summary
+    assert "broke off (the loss of run(s) [0] is not finite" in found["networks"]["why_not"]
+    assert found["held_out"] and not {NET_SHARED, NET_EACH} & {fit["model"] for fit in found["held_out"]}
 
 
 def test_an_item_is_scored_by_the_prior_of_its_own_picture_by_hand(monkeypatch):

@@ -26,6 +26,12 @@ BY_MODEL = {
     "find out the truth of ten pictures, and compare it with the fused masks before you use any (chapter 9).",
 }
 
+FEW = 30
+COPIES = (
+    "The other labels foretell a label clearly better than any network that sees the picture. Either the pictures are "
+    "too few or do not show what was asked, or something else binds these labels together: ask whether somebody "
+    "copied, and find out the truth of some 20 items drawn at random (chapter 19, exercises 19.3 and 19.4)."
+)
 PICTURES_DID_NOT_HELP = (
     "The networks that looked at the pictures foretold labels no better, with as many pictures and as short a training "
     "as here; the fused labels of this report are good to train one on."
@@ -41,13 +47,23 @@ PICTURES_MAY_HELP = (
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
-    """At most nine sentences, the gravest first; never empty."""
+    """At most ten sentences, the gravest first; never empty."""
     return [
+        *_about_size(found),
         *_about_agreement(found),
         *_about_annotators(found),
         *_about_dominance(found),
         *_about_doubt(found),
         *_about_model(found),
+    ]
+
+
+def _about_size(found: dict[str, Any]) -> list[str]:
+    if found["kind"] == "masks" or found["items"] >= FEW:
+        return []
+    return [
+        f"{found['items']} items are very few: read every number here as a first guess, and no difference between "
+        "annotators as proven."
     ]
 
 
@@ -129,7 +145,9 @@ def _about_model(found: dict[str, Any]) -> list[str]:
     if lost := [fit for fit in found["held_out"] if fit["lost"] and fit["behind"] < 0]:
         return [told, LOST.format(**lost[0])]
     if found["networks"]["runs"]:
-        return [told, PICTURES_DID_NOT_HELP]
+        near = min((fit for fit in found["held_out"] if fit["model"] in NETWORKS), key=lambda fit: fit["behind"])
+        clearly = found["kind"] == "classes" and chosen != VOTE and near["behind"] > (near["half"] or float("inf"))
+        return [told, COPIES if clearly else PICTURES_DID_NOT_HELP]
     return [told, PICTURES_MAY_HELP] if chosen == EACH else [told]
 
 

@@ -72,7 +72,14 @@ def analyse(data: Annotations, *, networks: bool = True, progress: bool = True) 
         A = each.A[0] if masks else each.A
         window = _window(data)
         nets, absent = _networks(data, networks, progress, dominance(A) > 0)
-        fits = compare_masks(data, cases, window=window, networks=nets) if masks else compare_labels(data, nets)
+        compared = lambda nets: (  # noqa: E731
+            compare_masks(data, cases, window=window, networks=nets) if masks else compare_labels(data, nets)
+        )
+        try:
+            fits = compared(nets)
+        except FloatingPointError as error:
+            nets, absent = None, f"a training broke off ({str(error).split('.')[0]})"
+            fits = compared(None)
         chosen = choice(fits)
         if chosen in NETWORKS:
             p, A = nets.fused(chosen)
