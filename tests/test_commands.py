@@ -36,6 +36,7 @@ TESTED = {
     "course doctor": "test_instructor::test_a_carried_copy_installs_and_runs_with_the_network_off",
     "course report": "test_commands::test_a_report_on_the_readmes_table",
     "course report --out": "test_commands::test_a_report_on_the_readmes_table",
+    "course report --images": "test_report_networks::test_a_crowd_and_its_pictures_become_a_report",
     "course run": "test_instructor::test_a_carried_copy_installs_and_runs_with_the_network_off",
     "course run --seeds": "test_instructor::test_a_carried_copy_installs_and_runs_with_the_network_off",
     "course run --commit": "test_cli::test_only_a_run_to_be_committed_is_written_among_the_books_results",

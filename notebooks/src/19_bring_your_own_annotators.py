@@ -761,6 +761,10 @@ print(f"skills: {skills(fused.A).mean():.2f} on the mean, and {skills(fused.A[:,
 # What keeps the names in their place is the start at the vote, and that people are right more often than they give any other
 # name. The report warns where the mean matrix is not row dominant.
 #
+# (For masks there is a third thing, without any copying: a matrix for each pixel is free enough to foretell annotators well about
+# a truth that is wrong, see {doc}`/notebooks/08_a_matrix_per_pixel` and {doc}`/notebooks/09_which_matrix`. Where the report takes
+# that model, it says so, and asks you for the truth of ten pictures first.)
+#
 # ### A matrix for somebody with six labels
 #
 # A matrix of 25 numbers, learned from six labels, is a guess with decimals. Give each of the people in `different` few labels:
