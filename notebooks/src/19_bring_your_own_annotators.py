@@ -277,7 +277,7 @@ for what, text in BROKEN.items():
         read = Annotations.from_csv(bad)
         said = f"it is read: {read.n_items} items, {read.n_annotators} annotators, classes {', '.join(read.classes)}"
     except ValueError as error:
-        said = str(error).replace(f"{folder}/", "").replace("|", r"\|")
+        said = str(error).replace(f"{folder}/", "").replace("|", r"\|").replace("--", r"\-\-")
     lines.append(f"| {what} | {said} |")
 Markdown("\n".join(lines))
 
