@@ -26,7 +26,8 @@ class Annotations:
         truth: (N,) or (N, H, W), where it is known; no method reads it, only metrics do.
         names: R names of annotators; "annotator 1", ... by default.
         identities: False where column r is not one and the same person throughout (anonymous reader slots).
-        missing: the code for "no label" in the `labels` that come in; inside it is always MISSING = -1. NaN counts too.
+        missing: the code for "no label" in the `labels` that come in; inside it is always MISSING = -1. NaN and None
+            count too.
         classes, item_names: L and N names, or none; what was read from files keeps those of the files.
         sources: N entries that say where masks came from, so that fused ones can be written back; or none.
 
@@ -128,6 +129,17 @@ class Annotations:
                 "columns are people after all, say identities=True."
             )
 
+    def check_same_annotators(self, other: Annotations, what: str) -> None:
+        """Raises ValueError if named columns of `other` are not these people in this order."""
+        named = [data.names != tuple(f"annotator {r + 1}" for r in range(data.n_annotators)) for data in (self, other)]
+        if all(named) and self.names != other.names:
+            strangers = [name for name in other.names if name not in self.names]
+            raise ValueError(
+                f"`{what}` has the annotators {', '.join(other.names[:8])}, but there are matrices of "
+                f"{', '.join(self.names[:8])}"
+                + (f"; nothing is known of {', '.join(strangers[:8])}." if strangers else ", in this order.")
+            )
+
     def items(self, index: Tensor | np.ndarray | slice | list[int]) -> Annotations:
         """The same annotators on the items in `index`."""
         index = index if isinstance(index, slice) else torch.as_tensor(index)
@@ -162,7 +174,7 @@ def as_labels(
     """Integer labels as int64 with MISSING = -1, checked against the classes 0..L-1.
 
     Arguments:
-        labels: any shape; any integer type, bool, or floats that are whole numbers (NaN is missing).
+        labels: any shape; any integer type, bool, or floats that are whole numbers (NaN and None are missing).
         n_classes: L >= 2.
         missing: the one other value allowed; only that code is skipped.
 
@@ -174,6 +186,8 @@ def as_labels(
     if not isinstance(n_classes, int | np.integer) or n_classes < 2:
         raise ValueError(f"`n_classes` must be an integer of at least 2; got {n_classes!r}.")
     y = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    if y.dtype.kind == "O" and all(v is None or isinstance(v, int | float | np.number) for v in y.flat):
+        y = np.array([np.nan if v is None else v for v in y.flat], float).reshape(y.shape)  # a list with None in it
     if y.dtype.kind not in "iufb":
         found = sorted(set(map(str, y.ravel().tolist())))[:6]
         raise ValueError(
@@ -197,6 +211,15 @@ def as_labels(
             f"L={n_classes} classes, 0..{n_classes - 1}, and {missing} for missing; {_usual_cause(values, n_classes)}"
         )
     return torch.from_numpy(np.where(gap, MISSING, y))
+
+
+def check_codes(labels: Tensor) -> None:
+    """Raises ValueError for a label below 0 that is not MISSING: another code for "no label" is no class either."""
+    if (odd := labels[(labels < 0) & (labels != MISSING)]).numel():
+        raise ValueError(
+            f"`labels` holds {odd.unique().tolist()[:6]}, {odd.numel()} in all; below 0 only {MISSING} means no label. "
+            "Declare another code where labels come in: Annotations(..., missing=...)."
+        )
 
 
 def _usual_cause(values: np.ndarray, n_classes: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -36,6 +37,7 @@ def start() -> None:
     from . import book
 
     began = time.perf_counter()
+    _check_writable(HOME)
     doctor()
     console.print(
         "\n[bold]The first experiment[/]: five annotators, each right 45 % (then 35 %) of the time, one label an image."
@@ -96,6 +98,7 @@ def run(
     """Runs an experiment, prints its table and writes NAME.SIZE.json; interrupted, the same call again goes on."""
     from . import book, experiments
 
+    _check_writable(out)
     result = _run(name, seeds=seeds, size=size, device=device, scheduler=scheduler, keep=out)
     _show(result)
     path = experiments.write(result, book.ROOT / "book/results" if commit else out, keep=out)
@@ -136,6 +139,7 @@ def bench(out: Out = HOME / "bench") -> None:
     """Times what must stay fast against what it replaces, as ratios within one run; writes bench.json."""
     from . import bench as benches
 
+    _check_writable(out)
     result = benches.all_benches()
     table = Table("what", "seconds", "against", "seconds", "ratio", "memory ratio", "answers differ by")
     for row in result["rows"]:
@@ -173,6 +177,7 @@ def make_report(
     """Tells of your own annotators: agreement, skills, matrices, warnings, the fused truth, what is in doubt."""
     from . import report
 
+    _check_writable(out.parent)
     names = [name.strip() for name in classes.split(",") if name.strip()]
     try:
         page = report.report(data, out, classes=names, missing=missing or [], encoding=encoding)
@@ -206,6 +211,7 @@ def grade(
     """Grades a folder of submissions into a CSV: student, chapter, exercise, points, of, message."""
     from . import grading
 
+    _check_writable(out.parent)
     try:
         rows = grading.grade(folder, only=chapter, seconds=seconds, seed=seed)
         path = grading.write(rows, out)
@@ -222,6 +228,7 @@ def grade(
 def _edition(kind: str, out: Path) -> None:
     from . import edition
 
+    _check_writable(out.parent)
     try:
         written = getattr(edition, kind)(out)
     except RuntimeError as error:
@@ -266,8 +273,17 @@ def _me(command: str) -> str:
     return f"{here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here} {command}"
 
 
+def _check_writable(folder: Path) -> None:
+    """Stops, before any work, where nothing can be written in `folder` and below it."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        why = "may not be written to" if there.is_dir() else "is a file"
+        raise _stop(f"cannot write to {folder}: {there} {why}; name another folder with --out, or work elsewhere.")
+
+
 def _fresh(folder: Path) -> Path:
     """An empty folder for a scratch copy; only ever removes one that a command of this file made."""
+    _check_writable(folder)
     mark = folder / ".made-by-course"
     if folder.exists():
         if not mark.exists() and any(folder.iterdir()):

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from .annotations import MISSING
 
+LEAST = -69.0
+"""Of a log confidence, so that a vote of confidence 0 stays finite: the logarithm of 1e-30."""
+
 
 def printed(log_z: Tensor, labels: Tensor) -> Tensor:
     """softmax over k of sum_m [z^m = k] log p(rater m says k): an exhibit, since the class that is voted for loses.
@@ -24,8 +27,8 @@ def printed(log_z: Tensor, labels: Tensor) -> Tensor:
     >>> printed(log_z, torch.tensor([[1, 1, 1]]))  # three votes for class 1
     tensor([[0.3664, 0.2671, 0.3664]])
     """
-    said = _said(log_z, labels)
-    return (log_z * said).sum(1).softmax(1)
+    said = _said(log_z, labels) > 0  # chosen, not multiplied: -inf x 0 is NaN, and a confidence may be 0
+    return torch.where(said, log_z.clamp(min=LEAST), 0).sum(1).softmax(1)
 
 
 def weighted(log_z: Tensor, labels: Tensor) -> Tensor:

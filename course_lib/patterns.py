@@ -8,6 +8,7 @@ groups at once.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -220,11 +221,26 @@ class EM:
         """(G, R, L, L): one a column of the labels."""
         return torch.from_numpy(self.A[self.patterns.row_of].transpose(2, 0, 1, 3).copy())
 
-    def doubts(self) -> tuple[np.ndarray, np.ndarray]:
-        """(G,) bool twice: W contradicts the vote on most items in dispute; most annotators are worse than guessing."""
+    def doubts(self, images: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """(G,) bool twice: W contradicts the vote on most items in dispute; most annotators are worse than guessing.
+
+        images: so many images, each of which the groups are windows of; then one answer for each image.
+        """
         ranked = np.sort(self.mean, 1)
         disputed = (ranked[:, -1] < 1) & (ranked[:, -1] > ranked[:, -2]) & (self.patterns.heard > 0)  # (U,), no ties
         against = self.W.argmax(2) != self.mean.argmax(1)[:, None]  # (U, G)
         n = self.counts * disputed[:, None]
-        worse = np.trace(self.A, axis1=1, axis2=3) < 1  # (people, G)
-        return (n * against).sum(0) > n.sum(0) / 2, worse.mean(0) > 0.5
+        worse = np.trace(self.A, axis1=1, axis2=3) < 1 - 1e-9  # (people, G); who never spoke has 1, up to rounding
+        each = lambda x: x.reshape(len(x), images or x.shape[1], -1)  # noqa: E731
+        return each(n * against).sum((0, 2)) > each(n).sum((0, 2)) / 2, each(worse).mean((0, 2)) > 0.5
+
+
+def warn_doubtful(name: str, doubts: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Warns of an answer that `EM.doubts`, given once for each part of the images, finds hard to believe."""
+    said = ("contradicts the vote on most {} in dispute", "finds most annotators worse than guessing")
+    what = "items" if name == "Dawid-Skene" else "pixels"
+    for doubt, told in zip(map(np.concatenate, zip(*doubts, strict=True)), said, strict=True):
+        if doubt.any():
+            of = "" if len(doubt) == 1 else f" in {doubt.sum()} of {len(doubt)} images"
+            look = "labels" if what == "items" else "masks"
+            warnings.warn(f"{name} {told.format(what)}{of}: look at the {look} before you believe it.", stacklevel=3)

@@ -31,6 +31,19 @@ def test_the_printed_numbers_of_three_votes_at_09():
 
 
 @pytest.mark.parametrize("fuse", [confidence.printed, confidence.weighted])
+def test_a_confidence_of_exactly_0_or_1_leaves_a_distribution(fuse):
+    sure, other = torch.tensor([0.0, 1.0]).log(), torch.tensor([0.3, 0.7]).log()
+    log_z = torch.stack([sure, other])[None]  # (1, R, L)
+    for labels in ([[0, 1]], [[1, 1]], [[0, 0]], [[MISSING, MISSING]]):
+        p = fuse(log_z, torch.tensor(labels))
+        assert torch.isfinite(p).all() and p.sum(1) == pytest.approx(1)
+    alone = fuse(log_z[:, 1:], torch.tensor([[1]]))
+    assert torch.allclose(fuse(log_z, torch.tensor([[MISSING, 1]])), alone)  # whose mask says nothing has no effect
+    both = fuse(log_z.expand(1, 2, 2).flip(1), torch.tensor([[0, 1]]))
+    assert torch.isfinite(both).all()
+
+
+@pytest.mark.parametrize("fuse", [confidence.printed, confidence.weighted])
 def test_each_is_its_loop_and_a_distribution(fuse):
     log_z = torch.randn(2, 4, 3, 2, 5, generator=seeded(0)).log_softmax(2)
     labels = torch.randint(-1, 3, (2, 4, 2, 5), generator=seeded(1))
