@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .annotations import MISSING, check_codes
+from .annotations import MISSING, spoken
 
 DISTANCES = ("nominal", "interval")
 
@@ -42,8 +42,7 @@ def ratings(said: Tensor, *, distance: str = "nominal", times: Tensor | None = N
         raise ValueError(f"`distance` must be one of {DISTANCES}; got {distance!r}.")
     if said.ndim != 2 or said.is_floating_point():
         raise ValueError(f"`said` must be whole numbers (N, R), one column a reader; got {tuple(said.shape)}.")
-    check_codes(said)
-    several = (said != MISSING).sum(1) >= 2
+    several = spoken(said).sum(1) >= 2
     shared, R = said[several], said.shape[1]
     if not len(shared):
         raise ValueError("no item was rated by two readers, so there is nothing to agree on.")

@@ -133,12 +133,10 @@ class Annotations:
         """Raises ValueError if named columns of `other` are not these people in this order."""
         named = [data.names != tuple(f"annotator {r + 1}" for r in range(data.n_annotators)) for data in (self, other)]
         if all(named) and self.names != other.names:
-            strangers = [name for name in other.names if name not in self.names]
-            raise ValueError(
-                f"`{what}` has the annotators {', '.join(other.names[:8])}, but there are matrices of "
-                f"{', '.join(self.names[:8])}"
-                + (f"; nothing is known of {', '.join(strangers[:8])}." if strangers else ", in this order.")
-            )
+            strangers = ", ".join([name for name in other.names if name not in self.names][:8])
+            told = f"nothing is known of {strangers}" if strangers else "the order must be the same"
+            ours, theirs = (", ".join(data.names[:8]) for data in (self, other))
+            raise ValueError(f"`{what}` has the annotators {theirs}, but there are matrices of {ours}; {told}.")
 
     def items(self, index: Tensor | np.ndarray | slice | list[int]) -> Annotations:
         """The same annotators on the items in `index`."""
@@ -213,13 +211,11 @@ def as_labels(
     return torch.from_numpy(np.where(gap, MISSING, y))
 
 
-def check_codes(labels: Tensor) -> None:
-    """Raises ValueError for a label below 0 that is not MISSING: another code for "no label" is no class either."""
+def spoken(labels: Tensor) -> Tensor:
+    """Where somebody said something. Raises ValueError for labels below 0 that are not MISSING: they are no class."""
     if (odd := labels[(labels < 0) & (labels != MISSING)]).numel():
-        raise ValueError(
-            f"`labels` holds {odd.unique().tolist()[:6]}, {odd.numel()} in all; below 0 only {MISSING} means no label. "
-            "Declare another code where labels come in: Annotations(..., missing=...)."
-        )
+        raise ValueError(f"`labels` holds {odd.unique().tolist()}, {odd.numel()} in all; only {MISSING} is no label.")
+    return labels != MISSING
 
 
 def _usual_cause(values: np.ndarray, n_classes: int) -> str:

@@ -13,9 +13,6 @@ from torch import Tensor
 
 from .annotations import MISSING
 
-LEAST = -69.0
-"""Of a log confidence, so that a vote of confidence 0 stays finite: the logarithm of 1e-30."""
-
 
 def printed(log_z: Tensor, labels: Tensor) -> Tensor:
     """softmax over k of sum_m [z^m = k] log p(rater m says k): an exhibit, since the class that is voted for loses.
@@ -28,7 +25,7 @@ def printed(log_z: Tensor, labels: Tensor) -> Tensor:
     tensor([[0.3664, 0.2671, 0.3664]])
     """
     said = _said(log_z, labels) > 0  # chosen, not multiplied: -inf x 0 is NaN, and a confidence may be 0
-    return torch.where(said, log_z.clamp(min=LEAST), 0).sum(1).softmax(1)
+    return torch.where(said, log_z.clamp(min=-69), 0).sum(1).softmax(1)  # of 1e-30, so that all stays finite
 
 
 def weighted(log_z: Tensor, labels: Tensor) -> Tensor:

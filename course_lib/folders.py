@@ -103,10 +103,8 @@ def _drawn(files: list[Path], x: Tensor, case: str, rater: str, size: int) -> Te
     masks = [values > 0 for values in grey]
     for file, mask, values in zip(files, masks, grey, strict=True):
         if len(found := values.unique().tolist()) > 2 or min(found) < 0:
-            raise ValueError(
-                f"{file} holds {len(found)} different values ({', '.join(f'{v:.3g}' for v in found[:6])}, ... of the "
-                "brightest); wanted 0 and one other. Was it resized with smooth edges, or saved as JPEG?"
-            )
+            shown = ", ".join(f"{value:.3g}" for value in found[:6])
+            raise ValueError(f"{file} holds {shown} of full brightness; wanted two values. Has it smooth edges?")
         if mask.shape != x.shape[1:]:
             raise ValueError(f"{file} is {tuple(mask.shape)}, its picture {tuple(x.shape[1:])}.")
     for outer, inner, file in zip(masks, masks[1:], files[1:], strict=False):

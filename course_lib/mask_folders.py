@@ -205,13 +205,10 @@ def _classes(root: Path, values: tuple[int, ...], names: Sequence[str]) -> tuple
         return tuple(range(len(names)))  # the files write numbers of classes, and nobody used one of them
     if names and len(names) != len(values):
         raise ValueError(f"{root}: masks hold the values {values}, but there are {len(names)} names of classes.")
-    step = 255 / (len(values) - 1)
-    even = all(abs(value - k * step) <= 1 for k, value in enumerate(values))  # 0, 255, or 0, 128, 255: greys of classes
+    even = all(abs(v - 255 * k / (len(values) - 1)) <= 1 for k, v in enumerate(values))  # 0, 128, 255: greys of classes
     if not names and 255 in values and not even:
-        raise ValueError(
-            f"{root}: masks hold the values {values}. Is 255 your code for no label (missing=255), or were masks of 0 "
-            "and 255 resized with smooth edges (resize with the nearest value)? If each is a class, name them: classes."
-        )
+        cause = "is 255 a code for no label (missing=255), or were masks of 0 and 255 resized with smooth edges"
+        raise ValueError(f"{root}: masks hold the values {values}; {cause}? If all are classes, name them.")
     return values
 
 

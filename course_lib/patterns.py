@@ -132,6 +132,7 @@ class EM:
         said = np.bincount(place, weights=there.data, minlength=patterns.U * L).reshape(patterns.U, L)
         heard, met = patterns.heard[:, None], self.counts.sum(1) @ said
         self.mean = np.where(heard > 0, said / np.maximum(heard, 1), met / max(met.sum(), 1))  # (U, L)
+        self.never = np.where((self.mean > 0).any(0), 0, -np.inf)  # (L,): log of no chance for what nobody ever said
         self.W = np.broadcast_to(self.mean[:, None], (patterns.U, counts.shape[1], patterns.n_classes)).copy()
         self.prior = self._shares(self.W * self.counts[:, :, None], self.counts)
         if start is not None:
@@ -179,7 +180,7 @@ class EM:
         r, v = W1 - W0, W2 - 2 * W1 + W0
         size = lambda x: np.sqrt((x**2).sum((0, 2)))  # noqa: E731  (g,)
         length = np.maximum(size(r) / np.maximum(size(v), 1e-300), 1)[:, None]
-        ahead = np.clip(W0 + 2 * length * r + length**2 * v, 0, 1) + 1e-30
+        ahead = np.clip(W0 + 2 * length * r + length**2 * v, 0, 1) + 1e-30 * np.exp(self.never)
         third = self._stepped(ahead / ahead.sum(2, keepdims=True), g)
         gained, moved = third[3] >= score2, self._moved(W0, W1, g)  # (g,)
         pick = lambda i, where: np.where(where, third[i], second[i])  # noqa: E731
@@ -199,7 +200,8 @@ class EM:
         prior = self.prior[g] if self.keep_prior else self._shares(weighted, counts)
         log = lambda x: np.log(np.maximum(x, 1e-30))  # noqa: E731  (as confusion.log)
         log_A = log(A)
-        log_W = (self.patterns.said.T @ log_A.reshape(-1, prior.size)).reshape(-1, *prior.shape) + log(prior)
+        log_W = (self.patterns.said.T @ log_A.reshape(-1, prior.size)).reshape(-1, *prior.shape)
+        log_W += log(prior) + self.never
         most = log_W.max(2, keepdims=True)
         W = np.exp(log_W - most)  # (U, g, L)
         total = W.sum(2, keepdims=True)
@@ -237,10 +239,9 @@ class EM:
 
 def warn_doubtful(name: str, doubts: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
     """Warns of an answer that `EM.doubts`, given once for each part of the images, finds hard to believe."""
-    said = ("contradicts the vote on most {} in dispute", "finds most annotators worse than guessing")
-    what = "items" if name == "Dawid-Skene" else "pixels"
+    what, look = ("items", "labels") if name == "Dawid-Skene" else ("pixels", "masks")
+    said = (f"contradicts the vote on most {what} in dispute", "finds most annotators worse than guessing")
     for doubt, told in zip(map(np.concatenate, zip(*doubts, strict=True)), said, strict=True):
+        of = "" if len(doubt) == 1 else f" in {doubt.sum()} of {len(doubt)} images"
         if doubt.any():
-            of = "" if len(doubt) == 1 else f" in {doubt.sum()} of {len(doubt)} images"
-            look = "labels" if what == "items" else "masks"
-            warnings.warn(f"{name} {told.format(what)}{of}: look at the {look} before you believe it.", stacklevel=3)
+            warnings.warn(f"{name} {told}{of}: look at the {look} before you believe it.", stacklevel=3)

@@ -128,10 +128,11 @@ def fit(
     seeds = [int(seeds) + k for k in range(K)] if isinstance(seeds, int | np.integer) else [int(s) for s in seeds]
     if len(seeds) != K:
         raise ValueError(f"{len(seeds)} seeds for K={K} methods; give one number, or one for each.")
-    for what, labelled in (("data", train), *([("validation", held_out)] if held_out else [])):
+    for labelled in (train, *([held_out] if held_out else [])):
         for method, its_data in zip(methods, labelled.data, strict=True):
             check_fit(method, its_data)
-            train.data[0].check_same_annotators(its_data, what)
+    for ours, theirs in zip(train.data, held_out.data if held_out else (), strict=False):
+        ours.check_same_annotators(theirs, "validation")
     runs = Runs(methods, device)
     optimiser, frozen = _optimiser(methods[0], runs, lr)
     rates = [group["lr"] for group in optimiser.param_groups]

@@ -217,7 +217,9 @@ def test_annotators_of_other_data_must_be_the_same_in_the_same_order():
     data.check_same_annotators(annotations(), "validation")  # who gives no names says nothing of who they are
     message = refusal(data.check_same_annotators, annotations(names=("101", "9", "205")), "validation")
     assert "nothing is known of 9." in message and "101, 7, 205" in message
-    assert "in this order" in refusal(data.check_same_annotators, annotations(names=("7", "101", "205")), "validation")
+    assert "order must be the same" in refusal(
+        data.check_same_annotators, annotations(names=("7", "101", "205")), "validation"
+    )
 
 
 @pytest.mark.parametrize("n_classes", [1, 0, -2, 2.0, "2", None, True])

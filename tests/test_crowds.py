@@ -185,7 +185,7 @@ def test_an_unknown_set_lists_the_known(package):
 def test_a_size_in_the_name_and_a_size_that_is_none_say_what_there_is(package):
     with pytest.raises(ValueError, match=r"without its size \(breastmnist, chestmnist.*got 'breastmnist_224'"):
         crowds.medmnist("breastmnist_224", root=package)
-    with pytest.raises(ValueError, match="28, the default, or 64, which takes 5 times the memory.*got 100"):
+    with pytest.raises(ValueError, match="28, or 64 with 5 times the memory.*got 100"):
         crowds.medmnist("breastmnist", size=100, root=package)
 
 

@@ -119,7 +119,7 @@ def test_smooth_edges_and_a_code_for_no_label_are_no_classes_unless_named(tmp_pa
     mask = np.resize(np.array(values, np.uint8), (12, 10))
     for name in ("al", "bo"):
         saved(tmp_path / name / "one.png", mask)
-    with pytest.raises(ValueError, match=rf"hold the values \({', '.join(map(str, values))}\)\. Is 255"):
+    with pytest.raises(ValueError, match=rf"hold the values \({', '.join(map(str, values))}\); is 255"):
         Annotations.from_masks(tmp_path)
     names = [f"class {value}" for value in values]
     assert Annotations.from_masks(tmp_path, classes=names).n_classes == len(values)
