@@ -24,8 +24,8 @@ def printed(log_z: Tensor, labels: Tensor) -> Tensor:
     >>> printed(log_z, torch.tensor([[1, 1, 1]]))  # three votes for class 1
     tensor([[0.3664, 0.2671, 0.3664]])
     """
-    said = _said(log_z, labels) > 0  # chosen, not multiplied: -inf x 0 is NaN, and a confidence may be 0
-    return torch.where(said, log_z.clamp(min=-69), 0).sum(1).softmax(1)  # of 1e-30, so that all stays finite
+    said = _said(log_z, labels)
+    return (log_z * said).sum(1).softmax(1)
 
 
 def weighted(log_z: Tensor, labels: Tensor) -> Tensor:
