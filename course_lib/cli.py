@@ -17,16 +17,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Learning When Experts Disagree: the course's commands."
-)
+from .edition import writable
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Learning When Experts Disagree: its commands.")
 edition_app = typer.Typer(no_args_is_help=True, help="Editions of the chapters for a class.")
 app.add_typer(edition_app, name="edition")
 console = Console()
 HOME = Path(".course")
 """Everything that commands write by default lies in this folder of the working directory."""
 
-Out = Annotated[Path, typer.Option(help="Folder for the result.")]
+Out = Annotated[Path, typer.Option(help="Folder for the result.", callback=writable)]
 Size = Annotated[str | None, typer.Option(help="ci, lesson or paper; default $COURSE_SIZE, else lesson.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many draws of annotators, labels, weights and order.")]
 
@@ -36,15 +36,13 @@ def start() -> None:
     """Checks the machine, runs the first experiment, executes chapter 1, and says what to do next."""
     from . import book
 
-    began = time.perf_counter()
-    _check_writable(HOME)
+    began, root = time.perf_counter(), _fresh(HOME / "start")
     doctor()
     console.print(
         "\n[bold]The first experiment[/]: five annotators, each right 45 % (then 35 %) of the time, one label an image."
     )
     _show(_run("trace-mnist5k", seeds=3, size="lesson"))
     console.print("\n[bold]Chapter 1[/], executed at `ci` size:")
-    root = _fresh(HOME / "start")
     try:
         book.vendor(book.scratch(root))
         chapter = book.chapter(1, root)
@@ -75,7 +73,12 @@ def lab(context: typer.Context) -> None:
         raise _stop(error) from None
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={book.ROOT}"]
     command += [f"--LabApp.default_url=/lab/tree/{first.relative_to(book.ROOT).as_posix()}", *context.args]
-    raise typer.Exit(subprocess.run(command).returncode)
+    with subprocess.Popen(command) as jupyter:
+        while True:
+            try:
+                raise typer.Exit(jupyter.wait())
+            except KeyboardInterrupt:  # it reached JupyterLab too, which asks whether to shut down, and needs time
+                continue
 
 
 @app.command()
@@ -98,7 +101,6 @@ def run(
     """Runs an experiment, prints its table and writes NAME.SIZE.json; interrupted, the same call again goes on."""
     from . import book, experiments
 
-    _check_writable(out)
     result = _run(name, seeds=seeds, size=size, device=device, scheduler=scheduler, keep=out)
     _show(result)
     path = experiments.write(result, book.ROOT / "book/results" if commit else out, keep=out)
@@ -139,7 +141,6 @@ def bench(out: Out = HOME / "bench") -> None:
     """Times what must stay fast against what it replaces, as ratios within one run; writes bench.json."""
     from . import bench as benches
 
-    _check_writable(out)
     result = benches.all_benches()
     table = Table("what", "seconds", "against", "seconds", "ratio", "memory ratio", "answers differ by")
     for row in result["rows"]:
@@ -173,14 +174,21 @@ def make_report(
     classes: Annotated[str, typer.Option(help="All classes in order, with commas between; else those said.")] = "",
     missing: Annotated[list[str] | None, typer.Option(help="A value that means no label; may be repeated.")] = None,
     encoding: Annotated[str, typer.Option(help="Of a CSV file.")] = "utf-8-sig",
+    images: Annotated[Path | None, typer.Option(help="Folder with a picture of each item, called like it.")] = None,
+    item: Annotated[str | None, typer.Option(help="The column of the items in a CSV file.")] = None,
+    annotator: Annotated[str | None, typer.Option(help="The column of the annotators.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column of the labels.")] = None,
+    no_networks: Annotated[
+        bool, typer.Option("--no-networks", help="Train none, though there are pictures: a minute less.")
+    ] = False,
 ) -> None:
-    """Tells of your own annotators: agreement, skills, matrices, warnings, the fused truth, what is in doubt."""
+    """Tells of your own annotators: agreement, skills, matrices, the model that fits, the fused truth and doubts."""
     from . import report
 
-    _check_writable(out.parent)
     names = [name.strip() for name in classes.split(",") if name.strip()]
+    options = {"images": images, "item": item, "annotator": annotator, "label": label, "encoding": encoding}
     try:
-        page = report.report(data, out, classes=names, missing=missing or [], encoding=encoding)
+        page = report.report(data, out, networks=not no_networks, classes=names, missing=missing or [], **options)
     except (ValueError, OSError, ImportError) as error:
         raise _stop(error) from None
     for line in json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["next"]:
@@ -189,13 +197,13 @@ def make_report(
 
 
 @edition_app.command()
-def student(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
+def student(out: Annotated[Path, typer.Argument(help="A new folder.", callback=writable)]) -> None:
     """The chapters without their solutions."""
     _edition("student", out)
 
 
 @edition_app.command()
-def instructor(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
+def instructor(out: Annotated[Path, typer.Argument(help="A new folder.", callback=writable)]) -> None:
     """The chapters with every solution in the place of its stub."""
     _edition("instructor", out)
 
@@ -203,7 +211,7 @@ def instructor(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> No
 @app.command()
 def grade(
     folder: Annotated[Path, typer.Argument(help="Submissions: STUDENT/NN_name.ipynb, or STUDENT.ipynb.")],
-    out: Annotated[Path, typer.Option(help="The score file, CSV.")] = HOME / "scores.csv",
+    out: Annotated[Path, typer.Option(help="The score file, CSV.", callback=writable)] = HOME / "scores.csv",
     chapter: Annotated[list[int] | None, typer.Option(help="Only this chapter; may be given again.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of each exercise.")] = 60.0,
     seed: Annotated[str, typer.Option(help="Any word of yours: it draws each student's numbers.")] = "",
@@ -211,7 +219,6 @@ def grade(
     """Grades a folder of submissions into a CSV: student, chapter, exercise, points, of, message."""
     from . import grading
 
-    _check_writable(out.parent)
     try:
         rows = grading.grade(folder, only=chapter, seconds=seconds, seed=seed)
         path = grading.write(rows, out)
@@ -228,7 +235,6 @@ def grade(
 def _edition(kind: str, out: Path) -> None:
     from . import edition
 
-    _check_writable(out.parent)
     try:
         written = getattr(edition, kind)(out)
     except RuntimeError as error:
@@ -267,24 +273,17 @@ def _show(result: dict) -> None:
 
 def _me(command: str) -> str:
     """How the reader calls a command from where they stand: the full path of `course` where it is not on the PATH."""
+    if os.environ.get("UV"):  # `uv run` has put it on the PATH of this process only
+        return f"uv run course {command}"
     here = Path(sys.executable).with_name("course.exe" if sys.platform == "win32" else "course")
     if shutil.which("course") == str(here):
         return f"course {command}"
     return f"{here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here} {command}"
 
 
-def _check_writable(folder: Path) -> None:
-    """Stops, before any work, where nothing can be written in `folder` and below it."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        why = "may not be written to" if there.is_dir() else "is a file"
-        raise _stop(f"cannot write to {folder}: {there} {why}; name another folder with --out, or work elsewhere.")
-
-
 def _fresh(folder: Path) -> Path:
     """An empty folder for a scratch copy; only ever removes one that a command of this file made."""
-    _check_writable(folder)
-    mark = folder / ".made-by-course"
+    mark = writable(folder) / ".made-by-course"
     if folder.exists():
         if not mark.exists() and any(folder.iterdir()):
             raise _stop(f"{folder} is not empty and was not made by `course`; name another with --out.")

@@ -106,7 +106,8 @@ def _annotators(root: Path, images: str | Path | None) -> tuple[dict[str, dict[s
     if not root.is_dir():
         raise FileNotFoundError(f"wanted a folder that holds one folder of masks an annotator; {root} is none.")
     folders = sorted((p for p in root.iterdir() if p.is_dir() and p.name[0] != "."), key=lambda p: natural(p.name))
-    annotators = {p.name: _files(p) for p in folders if p.name.lower() not in IMAGES}
+    chosen = None if images is None else Path(images).expanduser().resolve()
+    annotators = {p.name: _files(p) for p in folders if p.name.lower() not in IMAGES and p.resolve() != chosen}
     if not annotators:
         raise FileNotFoundError(
             f"{root} holds no folder; wanted one for each annotator, such as {root.name}/alice/case1.png."

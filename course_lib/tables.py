@@ -63,7 +63,8 @@ def read_labels(
     no_truth = [word.lower() in absent for word in truths]
     known = [w for w, g in zip(said, gap, strict=True) if not g]
     if not known:
-        raise ValueError(f"{path} holds no label at all: every cell is blank or a code for missing.")
+        codes = ", ".join(sorted(absent - {""}))
+        raise ValueError(f"{path} holds no label at all: where one could stand, cells are blank or one of {codes}.")
     code = _codes(path, known, [w for w, g in zip(truths, no_truth, strict=True) if not g], classes, where, gap)
     labels = np.full((len(items), len(names)), MISSING)
     n, r = np.asarray(n), np.asarray(r)
@@ -86,8 +87,8 @@ def _table(path: Path, encoding: str) -> tuple[list[str], list[list[str]], list[
         text = path.read_text(encoding=encoding)
     except (UnicodeError, LookupError) as error:
         raise ValueError(
-            f"{path} cannot be read as {encoding} ({error}). Save it as UTF-8 (in Excel: CSV UTF-8), or name its "
-            "encoding, such as encoding='latin-1' or 'utf-16'."
+            f"{path} cannot be read as {encoding}. Save it as UTF-8 (in Excel: CSV UTF-8), or name its encoding, such "
+            f"as encoding='latin-1' or 'utf-16' (--encoding latin-1). The first fault: {error}."
         ) from None
     if not text.strip():
         raise ValueError(f"{path} is empty; wanted a line of column names, then a row a label.")
@@ -101,7 +102,8 @@ def _table(path: Path, encoding: str) -> tuple[list[str], list[list[str]], list[
                 lines.append(reader.line_num)
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}, is no row of a CSV file ({error}).") from None
-    header, rows, lines = rows[0], rows[1:], lines[1:]
+    top = int(len(rows) > 1 and rows[0][0].lower().startswith("sep="))  # Excel's own first line
+    header, rows, lines = rows[top], rows[top + 1 :], lines[top + 1 :]
     for row, line in zip(rows, lines, strict=True):
         if len(row) != len(header):
             raise ValueError(
@@ -112,9 +114,12 @@ def _table(path: Path, encoding: str) -> tuple[list[str], list[list[str]], list[
         raise ValueError(f"{path} has column names ({', '.join(header)}) but no row below them.")
     if len(header) < 2:
         raise ValueError(f"{path} has one column, {header[0]!r}; are its cells separated by , or ; or a tab?")
-    twice = {name for name in header if header.count(name) > 1}
-    if twice or "" in header:
-        raise ValueError(f"{path} has columns without a name or of one name ({', '.join(sorted(twice)) or 'empty'}).")
+    if "" in header:
+        raise ValueError(
+            f"{path}: column {header.index('') + 1} has no name in the first line; name it or take it out."
+        )
+    if twice := sorted({name for name in header if header.count(name) > 1}):
+        raise ValueError(f"{path} has two columns of one name ({', '.join(twice)}); give each a name of its own.")
     return header, rows, lines
 
 
@@ -126,7 +131,7 @@ def _places(path: Path, header: list[str], named: dict[str, str | None]) -> dict
         if place[kind] is None:
             raise ValueError(
                 f"{path} has no column for the {kind}, one of {', '.join(COLUMNS[kind])}; its columns are "
-                f"{', '.join(header)}. Rename it, or say {kind}=... to Annotations.from_csv."
+                f"{', '.join(header)}. Rename it, or say which it is: {kind}=... (--{kind})."
             )
     return place
 
@@ -198,7 +203,10 @@ def _codes(
     else:
         odd = [w for w, x in numbers.items() if x != int(x)]
         if odd:
-            raise ValueError(f"{path}: labels must be classes, but there are numbers such as {odd[0]}; round them.")
+            where = f", line {at(odd[0])}" if odd[0] in known else ""
+            raise ValueError(
+                f"{path}{where}: a label is a name or a whole number; {odd[0]} is neither. Round it first."
+            )
         below = [w for w in known if numbers[w] < 0]
         if below:
             raise ValueError(

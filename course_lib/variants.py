@@ -38,7 +38,10 @@ def _vary(value: object, rng: np.random.Generator, strength: int) -> object:
     if type(value) in (tuple, list) and any(isinstance(v, Tensor | np.ndarray) for v in value):
         return type(value)(_vary(v, rng, strength) for v in value)
     if type(value) is list and value and not isinstance(value[0], int | float):
-        return [value[i] for i in rng.permutation(len(value))]
+        rows = [value[i] for i in rng.permutation(len(value))]
+        return [_vary(row, rng, strength) if isinstance(row, dict) else row for row in rows]
+    if isinstance(value, dict):  # a run of an experiment: its words and seeds stay, its fractions do not
+        return {key: _vary(entry, rng, strength) for key, entry in value.items()}
     return value
 
 

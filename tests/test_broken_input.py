@@ -23,16 +23,20 @@ TABLES = {  # what is wrong: (the file, what the error says)
     "no column names": ("a,r,0\na,s,1\n", "no column for the item"),
     "duplicate label": (GOOD + "a,r,1\n", "lines 2 and 6: two labels of 'a' by 'r'"),
     "duplicate item": ("item,r,s\na,0,1\na,1,1\n", "lines 2 and 3: two rows of the item 'a'"),
-    "duplicate column": ("item,r,r\na,0,1\n", "of one name (r)"),
+    "duplicate column": ("item,r,r\na,0,1\n", "two columns of one name (r); give each"),
+    "nameless column": (",item,r,s\n0,a,0,1\n", "column 1 has no name in the first line"),
     "one annotator": (HEAD + "a,r,0\nb,r,1\n", "there is one annotator, r"),
     "one class": (HEAD + "a,r,cat\na,s,cat\n", "all labels are 'cat'"),
-    "no label at all": (HEAD + "a,r,\na,s,NaN\n", "holds no label at all"),
+    "no label at all": (
+        HEAD + "a,r,\na,s,NaN\n",
+        "holds no label at all: where one could stand, cells are blank or one of n/a, na, nan",
+    ),
     "ragged rows": (GOOD + "c,r\n", "line 6, has 2 cells, but there are 3 columns"),
     "comma in a name": (GOOD + "c,Doe, Jane,1\n", "a comma inside a name needs quotes"),
     "no annotator's name": (GOOD + "c,,1\n", "line 6, names no annotator"),
     "no item's name": (GOOD + ",r,1\n", "line 6, names no item"),
     "negative label": (GOOD + "c,r,-1\n", "line 6: the label -1 is below 0"),
-    "probabilities": (GOOD + "c,r,0.5\n", "there are numbers such as 0.5; round them"),
+    "probabilities": (GOOD + "c,r,0.5\n", "line 6: a label is a name or a whole number; 0.5 is neither"),
     "labels of another column": (
         HEAD + "".join(f"i{n},r,x{n}\n" for n in range(40)),
         "40 different labels among 40",
@@ -132,6 +136,35 @@ FOLDERS = {
 }
 
 
+def gallery(**sizes):
+    """A maker of a folder with a picture of each name, grey where a size has two numbers."""
+    return lambda root: [saved(root / f"{name}.png", np.zeros(size, np.uint8)) for name, size in sizes.items()]
+
+
+GALLERIES = {  # of the items a and b
+    "no folder of pictures": (lambda root: None, "wanted a folder of pictures; p is none"),
+    "an empty folder": (lambda root: root.mkdir(), "p holds no picture (nothing); wanted one of each item"),
+    "notes in place of pictures": (
+        lambda root: (root.mkdir(), (root / "a.txt").touch(), (root / ".b.png").touch()),
+        "p holds no picture (.b.png, a.txt)",
+    ),
+    "an item without a picture": (
+        gallery(a=(8, 8), c=(8, 8)),
+        "p has no picture of 1 of 2 items, such as 'b'; pictures there are a, a.png, c, c.png",
+    ),
+    "two pictures of an item": (
+        changed(lambda root: saved(root / "a.tif", SQUARE), gallery(a=(8, 8), b=(8, 8))),
+        "a.png and a.tif are two pictures of the item 'a'",
+    ),
+    "grey and colour": (gallery(a=(8, 8), b=(8, 8, 3)), "one number of channels: a.png has 1, b.png has 3"),
+    "a picture of no size": (gallery(a=(8, 8), b=(3, 8)), "b.png has 3 x 8 pixels; a picture has at least 4 a side"),
+    "an unreadable picture": (
+        changed(lambda root: (root / "b.png").write_bytes(b"\x89PNG\r\n\x1a\n"), gallery(a=(8, 8))),
+        "b.png cannot be read as a picture",
+    ),
+}
+
+
 def refused(words, says, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     done = CliRunner().invoke(app, ["report", *words])
@@ -153,6 +186,33 @@ def test_a_folder_that_does_not_fit_is_refused_in_words(tmp_path, monkeypatch, m
     monkeypatch.chdir(tmp_path)
     make(tmp_path / "m")
     refused(["m"], says, tmp_path)
+
+
+@pytest.mark.parametrize(("make", "says"), GALLERIES.values(), ids=GALLERIES)
+def test_pictures_that_do_not_fit_the_table_are_refused_in_words(tmp_path, monkeypatch, make, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(GOOD)
+    make(tmp_path / "p")
+    refused(["t.csv", "--images", "p"], says, tmp_path)
+
+
+def test_pictures_of_masks_that_lie_elsewhere_are_looked_at_as_well(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    whole(tmp_path / "m")
+    refused(["m", "--images", "p"], "wanted a folder of pictures; p is none", tmp_path)
+    gallery(c1=(5, 10))(tmp_path / "m/photos")  # not an annotator, though in the folder of annotators
+    refused(["m", "--images", "m/photos"], "c1.png has the size (5, 10)", tmp_path)
+
+
+def test_a_wrong_name_of_a_column_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(GOOD)
+    whole(tmp_path / "m")
+    for kind in ("item", "annotator", "label"):
+        refused(["t.csv", f"--{kind}", "wer"], "has no column 'wer'; its columns are item, annotator, label", tmp_path)
+    refused(["m", "--label", "wer"], "--label wer names a column of a CSV file, but m is a folder", tmp_path)
+    (tmp_path / "t.csv").write_text(GOOD.replace("label", "verdict"))
+    refused(["t.csv"], "say which it is: label=... (--label)", tmp_path)
 
 
 def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, monkeypatch):

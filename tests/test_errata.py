@@ -6,7 +6,9 @@ from functools import cache
 import jupytext
 import pytest
 from conftest import REPO
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
+from course_lib.edition import tags
 from course_lib.experiments import claims, errata, papers
 
 CHAPTERS = {int(path.stem[:2]): path for path in sorted((REPO / "notebooks/src").glob("[0-9]*.py"))}
@@ -34,8 +36,13 @@ def listed(row: dict) -> list[str]:
 
 @cache
 def with_assert(chapter: int) -> list[str]:
-    cells = jupytext.read(CHAPTERS[chapter]).cells
-    return [cell.source for cell in cells if cell.cell_type == "code" and re.search(r"(?m)^\s*assert ", cell.source)]
+    return asserting(jupytext.read(CHAPTERS[chapter]).cells)
+
+
+def asserting(cells: list) -> list[str]:
+    """Code with an assert that every reader runs: a solution stays folded, and a student edition has none."""
+    run = [cell for cell in cells if cell.cell_type == "code" and "solution" not in tags(cell)]
+    return [cell.source for cell in run if re.search(r"(?m)^\s*assert ", cell.source)]
 
 
 def test_an_erratum_has_all_its_parts():
@@ -48,6 +55,17 @@ def test_an_erratum_has_all_its_parts():
 @pytest.mark.parametrize("row", [row for row in ERRATA if row["asserts"]], ids=lambda row: listed(row)[0][:50])
 def test_an_erratum_is_asserted_by_a_cell_of_its_chapter(row):
     assert any(row["asserts"] in source for source in with_assert(row["chapter"])), row["asserts"]
+
+
+def test_an_assert_in_a_solution_or_in_prose_does_not_count():
+    folded = new_code_cell("assert 1", metadata={"tags": ["solution", "hide-cell"]})
+    cells = [
+        folded,
+        new_markdown_cell("assert 2"),
+        new_code_cell("x = 'assert 3'"),
+        new_code_cell("if x:\n    assert 4"),
+    ]
+    assert asserting(cells) == ["if x:\n    assert 4"]
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS)

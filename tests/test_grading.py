@@ -22,6 +22,9 @@ QUICK = (0, 3, 6)
 each_chapter = pytest.mark.parametrize(
     "chapter", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in COURSE]
 )
+each_quick_chapter = pytest.mark.parametrize(  # a second or less; so a new chapter is looked at by default
+    "chapter", [pytest.param(n, marks=pytest.mark.slow if n in (4, 14) else []) for n in COURSE]
+)
 TABLES = {
     "3.1": classes.LABEL_MISTAKES,
     "3.2": classes.LAMBDA_MISTAKES,
@@ -279,7 +282,7 @@ def by_heart(known):
     return lambda *given: next((right for call, right in known if same(given, call)), known[0][1])
 
 
-@each_chapter
+@each_quick_chapter
 def test_an_answer_learned_by_heart_passes_the_check_and_not_the_second_look(chapter, capsys):
     for e in COURSE[chapter]:
         solution, calls = answers_of(e)
@@ -319,6 +322,15 @@ def test_other_numbers_keep_what_the_given_ones_are():
         assert (np.diff(cuts) >= 0).all() and n == 5
     right, of = varied((18, 20), np.random.default_rng(0))
     assert 0 < right - 18 == of - 20
+
+
+def test_rows_of_runs_get_other_fractions_and_keep_their_words_and_seeds():
+    rows = [{"method": "a", "draw": k, "seed": 0, "metrics": {"accuracy": 0.5 + k / 10}} for k in range(4)]
+    (other, name) = varied((rows, "a"), np.random.default_rng(0))
+    assert name == "a" and sorted(row["draw"] for row in other) == [0, 1, 2, 3]
+    before = {row["draw"]: row["metrics"]["accuracy"] for row in rows}
+    assert all(0.85 * before[row["draw"]] <= row["metrics"]["accuracy"] < before[row["draw"]] for row in other)
+    assert {(row["method"], row["seed"]) for row in other} == {("a", 0)} and rows[1]["metrics"]["accuracy"] == 0.6
 
 
 # ---- the score file, the command, nbgrader ---------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from course_lib import edition, teaching
 from course_lib.edition import EditionError
 
 PAGE = (REPO / "book/instructor.md").read_text(encoding="utf-8")
+README = (REPO / "README.md").read_text(encoding="utf-8")
 LESSONS = teaching.lessons()
 COURSE = f'"{sys.executable}" -c "from course_lib.cli import app; app()"'
 
@@ -139,7 +140,9 @@ def copied_course(folder):
 def offline(folder):
     (folder / ".offline").mkdir()
     (folder / ".offline/sitecustomize.py").write_text(OFFLINE, encoding="utf-8")
-    return {"PYTHONPATH": str(folder / ".offline"), "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_CONFIG_FILE": os.devnull}
+    nowhere = "http://127.0.0.1:9"  # the port of nobody, for what does not listen to Python
+    no_pip = {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_INDEX_URL": nowhere, "PIP_EXTRA_INDEX_URL": ""}
+    return {"PYTHONPATH": str(folder / ".offline"), "npm_config_registry": nowhere, **no_pip}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the page's commands are for a POSIX shell")
@@ -168,7 +171,7 @@ def test_a_carried_copy_installs_and_runs_with_the_network_off(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="the page's commands are for a POSIX shell")
 def test_the_whole_wheelhouse_installs_with_the_network_off(tmp_path):
-    """Downloads every package once; then the room, in which nothing may be fetched."""
+    """Downloads every package once; then the room, in which nothing may be fetched; the README's line there, too."""
     course = copied_course(tmp_path / "course")
     wheel, built, folder = commands("carry")
     assert built == ".venv/bin/course book --out lab/book --no-open"  # its own tests build the book
@@ -179,6 +182,10 @@ def test_the_whole_wheelhouse_installs_with_the_network_off(tmp_path):
     for line in (make, install):
         shell(line, course, **env)
     assert "5,000 digits" in shell(doctor, course, **env)
+    assert re.match(r"4\.\d+", shell(".venv/bin/course lab --version", course, **env))
+    (start,) = re.findall(r"<!-- command: start -->\n```bash\n(.*?)\n```", README, re.S)
+    said = shell(start, course, **env | {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(course / "lab/wheels")})
+    assert "Done in" in said and list((course / ".course/start").rglob("01_annotators_disagree.html"))
 
 
 def test_the_guide_names_only_commands_and_options_that_exist():

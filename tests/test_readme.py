@@ -1,7 +1,10 @@
 """The README's example runs as printed, and its commands are the ones that are tested."""
 
+import json
 import re
+import runpy
 import tomllib
+from pathlib import Path
 
 from conftest import REPO
 
@@ -29,6 +32,16 @@ def test_each_command_stands_once_on_one_line_after_its_mark():
 def test_numbers_have_been_filled_in_and_pictures_are_there():
     assert "_NUMBERS" not in README
     assert all((REPO / path).exists() for path in re.findall(r"\]\(([^)]+\.png)\)", README))
+
+
+def test_the_teaser_is_drawn_by_the_script_that_the_page_names_from_the_results_it_names():
+    script, results = re.search(r"\*Drawn by `(.+?)` from `(.+?)`", README).groups()
+    assert (REPO / results).exists() and Path(results).name in (REPO / script).read_text(encoding="utf-8")
+    (axes,) = runpy.run_path(str(REPO / script))["teaser"]().axes
+    rows = json.loads((REPO / results).read_text(encoding="utf-8"))["rows"]
+    trace = [r["metrics"]["accuracy"] for r in rows if r["method"] == "trace" and r["setting"]["skill"] == 0.45]
+    assert [word.get_text() for word in axes.get_yticklabels()] == ["oracle", "trace", "vanilla"]
+    assert axes.texts[1].get_text() == f"{sum(trace) / len(trace):.3f}" and "![Accuracy of three ways" in README
 
 
 def test_every_top_level_folder_is_explained():

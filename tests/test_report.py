@@ -20,7 +20,7 @@ from course_lib.annotators import annotate, hammer_spammers
 from course_lib.metrics import dice
 from course_lib.networks import seeded
 from course_lib.report import advice, analyse, report
-from course_lib.report.held_out import CASES, CHANCE, EACH, PLACES, SHARED, VOTE, Fit, _by_vote, _left_out, choice
+from course_lib.report.held_out import CASES, CHANCE, EACH, PLACES, SHARED, VOTE, Fit, _by_vote, choice, left_out
 from course_lib.tables import write_crowdkit
 
 A_TURN = 0.3
@@ -107,7 +107,7 @@ def test_a_hundred_thousand_labels_of_a_crowd_find_the_truth(tmp_path):
 def test_what_an_annotator_says_is_foretold_from_the_others_by_hand():
     A = torch.tensor([[[0.9, 0.2], [0.1, 0.8]], [[0.7, 0.4], [0.3, 0.6]]])
     prior, labels = torch.tensor([[0.6, 0.4]]), torch.tensor([[0, 1], [0, MISSING]])
-    p = _left_out(A[None], prior, labels).exp()
+    p = left_out(A[None], prior, labels).exp()
     # of the first annotator, after the second said 1: truths .6 x .3 and .4 x .6
     assert float(p[0]) == pytest.approx((0.18 * 0.9 + 0.24 * 0.2) / 0.42)
     assert float(p[1]) == pytest.approx((0.54 * 0.3 + 0.08 * 0.6) / 0.62)
@@ -168,6 +168,11 @@ def test_a_guesser_and_one_who_takes_names_the_other_way_are_named():
     assert [line for line in told if line.startswith("ed: labels that say next to nothing")]
     assert [line for line in told if line.startswith("dee mostly says")]
     assert not [line for line in told if line.startswith(("al", "bo", "cy"))]
+
+
+def test_very_few_items_are_told_to_be_few():
+    few, some = analyse(crowd(N=12)).summary, analyse(crowd(N=100)).summary
+    assert few["next"][0].startswith("12 items are very few") and "very few" not in " ".join(some["next"])
 
 
 def test_labels_without_a_second_opinion_are_told_to_be_so():

@@ -33,6 +33,14 @@ def test_crowdkits_columns_in_any_order_and_with_any_separator(table, mark):
     assert found.names == ("w9", "w10") and found.labels.tolist() == [[0, 1], [1, MISSING]]
 
 
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+def test_excels_own_first_line_is_no_row(table, mark):
+    found = Annotations.from_csv(table(f"sep={mark}\nitem,annotator,label\na,r,x\na,s,y\n".replace(",", mark)))
+    assert found.names == ("r", "s") and found.classes == ("x", "y")
+    with pytest.raises(ValueError, match="line 3, names no item"):
+        Annotations.from_csv(table(f"sep={mark}\nitem,annotator,label\n,r,x\na,s,y\n".replace(",", mark)))
+
+
 def test_a_row_an_item_has_a_column_for_each_annotator_and_gaps(table):
     found = Annotations.from_csv(table('id,al,"bo, MD",truth\n7,yes,no,no\n8,,yes,yes\n9,NaN,no,\n'))
     assert found.names == ("al", "bo, MD") and found.classes == ("no", "yes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from .. import mask_folders, tables
 from ..annotations import Annotations
 from ..files import whole_folder
 from .analysis import Found, analyse
+from .pictures import pictures_of
 
 __all__ = ["Found", "analyse", "read", "report", "write"]
 
@@ -20,40 +22,53 @@ MARGIN, MANY = 8, 20_000
 """Voxels kept round what anybody marked; numbers in matrices from which on the JSON file is one line."""
 
 
-def report(
-    path: str | Path,
-    out: str | Path,
-    *,
-    classes: Sequence[str] = (),
-    missing: Sequence[str] = (),
-    encoding: str = "utf-8-sig",
-) -> Path:
+def report(path: str | Path, out: str | Path, *, networks: bool = True, **options: Any) -> Path:
     """Reads a CSV file or a folder of annotators' folders, and writes the report into the folder `out`; its page.
 
-    classes, missing, encoding: as for `Annotations.from_csv` and `from_masks`. Nothing is written but whole.
+    networks: where there are pictures, train networks on them and compare these, too. options: as for `read`. Nothing
+    is written but whole.
     Raises: FileNotFoundError, ValueError, ImportError for what cannot be read; FileExistsError if `out` is not ours.
     """
     check_out(Path(out))
     inside, place = Path(path).expanduser().resolve(), Path(out).resolve()
     if place.is_relative_to(inside) and not place.relative_to(inside).as_posix().startswith("."):
         raise ValueError(f"{out} lies inside {path}, and would be read as an annotator's folder the next time.")
-    data = read(path, classes=classes, missing=missing, encoding=encoding)
-    return write(data, analyse(data), out, name=Path(path).absolute().name)
+    data = read(path, **options)
+    return write(data, analyse(data, networks=networks), out, name=Path(path).absolute().name)
 
 
 def read(
-    path: str | Path, *, classes: Sequence[str] = (), missing: Sequence[str] = (), encoding: str = "utf-8-sig"
+    path: str | Path,
+    *,
+    images: str | Path | None = None,
+    item: str | None = None,
+    annotator: str | None = None,
+    label: str | None = None,
+    classes: Sequence[str] = (),
+    missing: Sequence[str] = (),
+    encoding: str = "utf-8-sig",
 ) -> Annotations:
-    """A CSV file, or a folder that holds a folder of masks for each annotator. Raises: as the two readers."""
+    """A CSV file, or a folder that holds a folder of masks for each annotator.
+
+    images: a folder with a picture of every item, or of every case of masks, called like it. The other options are
+    those of `Annotations.from_csv`; masks have classes and one whole number for missing. Raises: as the readers.
+    """
     path = Path(path).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"wanted a CSV file or a folder of annotators' folders; there is no {path}.")
+    columns = {"item": item, "annotator": annotator, "label": label}
     if not path.is_dir():
-        return Annotations.from_csv(path, classes=classes, missing=missing, encoding=encoding)
+        data = Annotations.from_csv(path, **columns, classes=classes, missing=missing, encoding=encoding)
+        return data if images is None else replace(data, images=pictures_of(data.item_names, images))
+    if named := [f"--{kind} {name}" for kind, name in columns.items() if name is not None]:
+        raise ValueError(
+            f"{', '.join(named)} names a column of a CSV file, but {path} is a folder: there, cases are named by files "
+            "and annotators by folders."
+        )
     if len(missing) > 1 or any(not word.lstrip("-").isdecimal() for word in missing):
         raise ValueError(f"in masks, one whole number can mean no label; got {', '.join(missing)}.")
     gap = int(missing[0]) if missing else None
-    return Annotations.from_masks(path, classes=classes, missing=gap, box=MARGIN)
+    return Annotations.from_masks(path, images=images, classes=classes, missing=gap, box=MARGIN)
 
 
 def check_out(out: Path) -> None:

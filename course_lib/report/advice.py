@@ -4,29 +4,66 @@ from __future__ import annotations
 
 from typing import Any
 
-from .held_out import CASES, CHANCE, EACH, PLACES, SHARED, VOTE
+from .held_out import CASES, CHANCE, EACH, NET_EACH, NET_PIXELS, NET_SHARED, NETWORKS, PLACES, SHARED, VOTE
 
 BY_MODEL = {
     VOTE: "The vote fits as well as anything richer: use it, and keep the matrices as a description of the annotators.",
     SHARED: "One matrix for all fits as well as one each: annotators err alike, or gave too few labels to show how "
     "they differ. Chapter 2 fuses so; a network can share a matrix too (chapter 5).",
-    EACH: "Annotators differ, and a matrix each pays. Without images, use the fused labels of this report. With "
-    "images, train the network and the matrices together (chapter 3 for classes, chapter 8 for masks).",
+    EACH: "Annotators differ, and a matrix each pays: use the fused labels of this report (chapter 2; of masks, 7).",
     CASES: "Annotators change from case to case: fuse each case by itself, as this report did, and do not carry a "
     "matrix from one case to another (chapter 7).",
     PLACES: "How an annotator errs hangs on the place, at rims for instance: matrices for each pixel, learned with a "
     "network, are made for that (chapter 8).",
+    NET_SHARED: "The pictures help, and one matrix for all is enough: the fused labels of this report come from the "
+    "network and the labels together. Train the network longer, with a matrix that all share (chapter 5), before you "
+    "use it on new pictures.",
+    NET_EACH: "The pictures help, and annotators differ: the fused labels of this report come from the network and a "
+    "matrix for each annotator, learned together. Train that model longer and with care (chapter 3 for classes, "
+    "chapter 8 for masks) before you use it on new pictures.",
+    NET_PIXELS: "The pictures help, and tell where each annotator errs: the fused masks of this report come from the "
+    "network and a matrix for each pixel (chapter 8). Such matrices can foretell annotators well about a wrong truth: "
+    "find out the truth of ten pictures, and compare it with the fused masks before you use any (chapter 9).",
 }
+
+FEW = 30
+COPIES = (
+    "The other labels foretell a label clearly better than any network that sees the picture. Either the pictures are "
+    "too few or do not show what was asked, or something else binds these labels together: ask whether somebody "
+    "copied, and find out the truth of some 20 items drawn at random (chapter 19, exercises 19.3 and 19.4)."
+)
+PICTURES_DID_NOT_HELP = (
+    "The networks that looked at the pictures foretold labels no better, with as many pictures and as short a training "
+    "as here; the fused labels of this report are good to train one on."
+)
+LOST = (
+    "The {model} foretold labels better, but it is not used: {lost}. It knows the annotators and has lost the truth; "
+    "chapters 8 and 10 say how to keep it."
+)
+PICTURES_MAY_HELP = (
+    "If there are pictures, let the report compare networks that look at them (--images), or train the network and the "
+    "matrices together yourself (chapter 3 for classes, chapter 8 for masks)."
+)
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
-    """At most eight sentences, the gravest first; never empty."""
+    """At most ten sentences, the gravest first; never empty."""
     return [
+        *_about_size(found),
         *_about_agreement(found),
         *_about_annotators(found),
         *_about_dominance(found),
         *_about_doubt(found),
         *_about_model(found),
+    ]
+
+
+def _about_size(found: dict[str, Any]) -> list[str]:
+    if found["kind"] == "masks" or found["items"] >= FEW:
+        return []
+    return [
+        f"{found['items']} items are very few: read every number here as a first guess, and no difference between "
+        "annotators as proven."
     ]
 
 
@@ -102,7 +139,16 @@ def _about_model(found: dict[str, Any]) -> list[str]:
             "No model foretells a label better than the shares of the classes: these labels hang together by chance "
             "alone. Is the column of the items the right one?"
         ]
-    return [BY_MODEL[found["fused_by"]]]
+    told = BY_MODEL[chosen := found["fused_by"]]
+    if chosen in NETWORKS:
+        return [told]
+    if lost := [fit for fit in found["held_out"] if fit["lost"] and fit["behind"] < 0]:
+        return [told, LOST.format(**lost[0])]
+    if found["networks"]["runs"]:
+        near = min((fit for fit in found["held_out"] if fit["model"] in NETWORKS), key=lambda fit: fit["behind"])
+        clearly = found["kind"] == "classes" and chosen != VOTE and near["behind"] > (near["half"] or float("inf"))
+        return [told, COPIES if clearly else PICTURES_DID_NOT_HELP]
+    return [told, PICTURES_MAY_HELP] if chosen == EACH else [told]
 
 
 def _names(names: list[str]) -> str:

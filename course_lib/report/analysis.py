@@ -22,6 +22,7 @@ from .held_out import (
     CASES,
     EACH,
     IN_WORDS,
+    NETWORKS,
     PLACES,
     SHARED,
     VOTE,
@@ -41,6 +42,8 @@ DOUBT = (
 )
 """What it means that an item is in doubt: by a model, and by the vote, which knows shares and no probabilities."""
 
+NOT_COMPARED = "too few labels could be laid aside"
+
 FEW = 40
 """Up to so many annotators are compared pair by pair."""
 
@@ -54,9 +57,10 @@ class Found:
     A: Tensor
 
 
-def analyse(data: Annotations) -> Found:
+def analyse(data: Annotations, *, networks: bool = True, progress: bool = True) -> Found:
     """Agreement, skills, matrices, warnings, which model fits, the fused truth, the items in doubt, what to do next.
 
+    networks: where `data` has pictures, train the book's networks and compare them, too; progress: bars meanwhile.
     Raises: ValueError for a single annotator, of whom labels alone tell nothing, and for masks of which no two meet.
     """
     _check_comparable(data)
@@ -67,9 +71,20 @@ def analyse(data: Annotations) -> Found:
         each = fusion.staple(data.labels, data.n_classes, pooled=True) if masks else _dawid_skene(data.labels, data)
         A = each.A[0] if masks else each.A
         window = _window(data)
-        fits = compare_masks(data, cases, window=window) if masks else compare_labels(data)
+        nets, absent = _networks(data, networks, progress, dominance(A) > 0)
+        compared = lambda nets: (  # noqa: E731
+            compare_masks(data, cases, window=window, networks=nets) if masks else compare_labels(data, nets)
+        )
+        try:
+            fits = compared(nets)
+        except FloatingPointError as error:
+            nets, absent = None, f"a training broke off ({str(error).split('.')[0]})"
+            fits = compared(None)
         chosen = choice(fits)
-        p = _fused(data, chosen, each, cases, window)
+        if chosen in NETWORKS:
+            p, A = nets.fused(chosen)
+        else:
+            p = _fused(data, chosen, each, cases, window)
     summary = {
         "kind": "masks" if masks else "classes",
         "items": data.n_items,
@@ -83,6 +98,11 @@ def analyse(data: Annotations) -> Found:
         "warnings": identifiability_warnings(data, A) + list(dict.fromkeys(str(w.message) for w in heard)),
         "held_out": [{**asdict(fit), "half": _number(fit.half), "in_words": IN_WORDS[fit.model]} for fit in fits],
         "fused_by": chosen,
+        "matrices_by": chosen if chosen in NETWORKS else "STAPLE" if masks else "Dawid-Skene",
+        "networks": {
+            "why_not": absent if nets is None or nets.runs else NOT_COMPARED,
+            "runs": nets.runs if nets else [],
+        },
         "fused": _certainty(data, p),
         "doubt": DOUBT[chosen == VOTE],
         "in_doubt": _in_doubt(data, p),
@@ -106,6 +126,20 @@ def _check_comparable(data: Annotations) -> None:
             f"no case has masks by two annotators ({'; '.join(first)}); files of one case must have the same name in "
             "each annotator's folder."
         )
+
+
+def _networks(data: Annotations, wanted: bool, progress: bool, dominant: bool) -> tuple[Any, str]:
+    """What trains networks on these pictures; or None, and why not."""
+    if not data.images.numel():  # nothing of what trains is imported then
+        return None, "no pictures came along"
+    if not wanted:
+        return None, "they were switched off"
+    from . import networks
+
+    if why := networks.why_not(data):
+        return None, why
+    kind = networks.OfMasks if data.labels.ndim == 4 else networks.OfClasses
+    return kind(data, progress, dominant), ""
 
 
 def cases_of(data: Annotations) -> list[slice]:

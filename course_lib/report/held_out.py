@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,8 +20,16 @@ from ..annotations import MISSING, Annotations
 from ..confusion import log
 from ..networks import seeded
 
+if TYPE_CHECKING:
+    from .networks import OfClasses, OfMasks
+
 CHANCE, VOTE, SHARED, EACH = "class shares", "vote", "one shared matrix", "a matrix for each annotator"
 CASES, PLACES = "STAPLE for each case", "spatial STAPLE"
+NET_SHARED, NET_EACH = "network with one shared matrix", "network with a matrix for each annotator"
+NET_PIXELS = "network with a matrix for each pixel"
+NETWORKS = (NET_SHARED, NET_EACH, NET_PIXELS)
+"""These look at the pictures, where there are some: see `networks`."""
+
 IN_WORDS = {
     CHANCE: "nobody looks at the item: labels follow the shares of the classes",
     VOTE: "the vote of the others is the truth, and each annotator errs about it in a fixed way",
@@ -28,6 +37,9 @@ IN_WORDS = {
     EACH: "each annotator has a matrix of their own (Dawid-Skene; STAPLE where items are pixels)",
     CASES: "each annotator has a matrix for each case",
     PLACES: "an annotator's matrix changes from place to place in the picture",
+    NET_SHARED: "the picture tells of the truth; all annotators make the same mistakes",
+    NET_EACH: "the picture tells of the truth; each annotator has a matrix of their own",
+    NET_PIXELS: "the picture tells of the truth, and of where each annotator errs",
 }
 """The models, from the simplest on: among equals the earliest is taken."""
 
@@ -37,12 +49,14 @@ FOLDS, SMALL, PIXELS, CELLS = 5, 50_000, 200_000, 5_000_000
 @dataclass(frozen=True)
 class Fit:
     """score: mean log-likelihood of a label laid aside (nats); behind: by how much it is behind the best, with half
-    its 95 % interval over items (NaN where there are fewer than five items)."""
+    its 95 % interval over items (NaN where there are fewer than five items); lost: why it must not be taken, however
+    well it scores. The best is the best of those that are not lost."""
 
     model: str
     score: float
     behind: float = 0.0
     half: float = 0.0
+    lost: str = ""
 
 
 def smoothing_for(n_classes: int) -> float:
@@ -50,24 +64,30 @@ def smoothing_for(n_classes: int) -> float:
     return 1 / n_classes
 
 
-def compare_labels(data: Annotations) -> list[Fit]:
+def compare_labels(data: Annotations, networks: OfClasses | None = None) -> list[Fit]:
     """The models of labels (N, R), best first, on items with two labels or more. An empty list if there are too few."""
-    labels, L = data.labels[data.observed.sum(1) > 1], data.n_classes
-    if len(labels) < 2 * FOLDS:
+    items, L = (data.observed.sum(1) > 1).nonzero().flatten(), data.n_classes
+    if len(items) < 2 * FOLDS:
         return []
-    fold = torch.randperm(len(labels), generator=seeded(0)) % FOLDS
+    fold = torch.randperm(len(items), generator=seeded(0)) % FOLDS
     scores: dict[str, list[Tensor]] = {name: [] for name in (CHANCE, VOTE, SHARED, EACH)}
-    seen = [labels[fold == k] for k in range(FOLDS)]
+    parts = [items[fold == k] for k in range(FOLDS)]
+    seen = [data.labels[part] for part in parts]
     turns = FOLDS if data.n_observed <= SMALL else 1
     for k, aside in enumerate(seen[:turns]):
         rest = torch.cat(seen[:k] + seen[k + 1 :])
         for name, scored in _plain(rest, L, aside).items():
             scores[name].append(scored)
+    joined = {name: torch.cat(scored) for name, scored in scores.items()}
+    if networks is not None:
+        joined |= networks.scores(parts[:turns])
     aside = torch.cat(seen[:turns])
-    return _ranked({name: torch.cat(parts) for name, parts in scores.items()}, aside, torch.arange(len(aside)))
+    return _ranked(joined, aside, torch.arange(len(aside)), networks.lost if networks else {})
 
 
-def compare_masks(data: Annotations, cases: Sequence[slice], *, window: int) -> list[Fit]:
+def compare_masks(
+    data: Annotations, cases: Sequence[slice], *, window: int, networks: OfMasks | None = None
+) -> list[Fit]:
     """The models of masks (N, R, H, W), best first, on a fifth of the pixels; `cases`: which slices are one volume."""
     labels, L = data.labels, data.n_classes
     heard = (labels != MISSING).sum(1) > 1  # (N, H, W)
@@ -83,22 +103,24 @@ def compare_masks(data: Annotations, cases: Sequence[slice], *, window: int) -> 
     masked = torch.where(aside[:, None], MISSING, labels)
     if len(cases) > 1:
         found = fuse_cases(masked, L, cases)
-        scores[CASES] = _left_out(found.A[n], found.prior[n], hidden)
+        scores[CASES] = left_out(found.A[n], found.prior[n], hidden)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the whole data say is told of the whole data
         found = fusion.spatial_staple(masked, L, window=window)
     block = n, y // (window // 3), x // (window // 3)
     A = found.A.movedim((-2, -1), (1, 2))[block]  # (M, R, L, L)
-    scores[PLACES] = _left_out(A, found.prior.movedim(1, -1)[block], hidden)
+    scores[PLACES] = left_out(A, found.prior.movedim(1, -1)[block], hidden)
+    if networks is not None:
+        scores |= networks.scores(aside, n, y, x)
     owner = torch.empty(len(labels), dtype=torch.long)
     for k, where in enumerate(cases):
         owner[where] = k
-    return _ranked(scores, hidden, owner[n] if len(cases) >= 5 else n)
+    return _ranked(scores, hidden, owner[n] if len(cases) >= 5 else n, networks.lost if networks else {})
 
 
 def choice(fits: Sequence[Fit]) -> str:
     """The simplest model that cannot be told from the best; the vote where nothing could be compared."""
-    good = {fit.model for fit in fits if fit.behind == 0 or fit.behind <= fit.half}
+    good = {fit.model for fit in fits if not fit.lost and (fit.behind == 0 or fit.behind <= fit.half)}
     return next((model for model in IN_WORDS if model in good - {CHANCE}), VOTE)
 
 
@@ -154,11 +176,11 @@ def _plain(rest: Tensor, L: int, aside: Tensor) -> dict[str, Tensor]:
         warnings.simplefilter("ignore")
         for name, people in ((SHARED, [0] * rest.shape[1]), (EACH, None)):
             fit = fusion.dawid_skene(rest, L, people=people, smoothing=few)
-            found[name] = _left_out(fit.A[None], fit.prior[None], aside)
+            found[name] = left_out(fit.A[None], fit.prior[None], aside)
     return found
 
 
-def _left_out(A: Tensor, prior: Tensor, labels: Tensor) -> Tensor:
+def left_out(A: Tensor, prior: Tensor, labels: Tensor) -> Tensor:
     """(K,): log-likelihood of each label in labels (M, R), row by row, given the other labels of its item.
 
     A (M|1, R, L, L), prior (M|1, L).
@@ -171,18 +193,18 @@ def _left_out(A: Tensor, prior: Tensor, labels: Tensor) -> Tensor:
 
 
 def _by_vote(log_A: Tensor, labels: Tensor) -> Tensor:
-    """As `_left_out`, where the truth is the vote of the others, and any class where there are no others."""
+    """As `left_out`, where the truth is the vote of the others, and any class where there are no others."""
     n, r, said = _spoken(labels)
     others = _votes(labels, log_A.shape[-1])[n]  # (K, L)
     others[torch.arange(len(n)), said] -= 1
     return (log(_winners(others)) + log_A[r, said]).logsumexp(1)
 
 
-def _ranked(scores: dict[str, Tensor], labels: Tensor, owner: Tensor) -> list[Fit]:
-    """Best first. scores (K,) of the labels (M, R); `owner` (M,): items of one owner are not independent."""
+def _ranked(scores: dict[str, Tensor], labels: Tensor, owner: Tensor, lost: dict[str, str]) -> list[Fit]:
+    """Best first, but for lost ones. scores (K,) of labels (M, R); `owner` (M,): items of one are not independent."""
     owner = owner[_spoken(labels)[0]]  # (K,)
     mean = {name: float(score.mean()) for name, score in scores.items()}
-    best = max(mean, key=mean.get)
+    best = max((name for name in mean if name not in lost), key=mean.get)
     groups, per = len(owner.unique()), int(owner.max()) + 1
     found = []
     for name, score in mean.items():
@@ -190,5 +212,5 @@ def _ranked(scores: dict[str, Tensor], labels: Tensor, owner: Tensor) -> list[Fi
         off = scores[best] - scores[name] - behind
         summed = torch.zeros(per, dtype=torch.double).index_add_(0, owner, off)
         half = 1.96 * float(summed.square().sum().sqrt()) / len(off) if groups >= 5 else float("nan")
-        found.append(Fit(name, score, behind, half))
+        found.append(Fit(name, score, behind, half, lost.get(name, "")))
     return sorted(found, key=lambda fit: -fit.score)

@@ -135,14 +135,14 @@ plots.described(
 )  # fmt: skip
 
 # %% [markdown]
-# The front page lists all chapters with their titles, and says which are written.
+# The front page lists all chapters with their titles.
 #
 # ## Three paths
 #
 # | you have | read | and do |
 # | --- | --- | --- |
 # | one hour | the picture that opens {doc}`/notebooks/01_annotators_disagree`, sections 1 and 5 of {doc}`/notebooks/03_the_trace` | one exercise of either |
-# | one day | chapters 1, 3, 7 and 8, and the "not class k" demonstration of 16 | train on your own CSV, as the README shows |
+# | one day | chapters 1, 3, 7 and 8, and the "not class k" demonstration of 16 | your own CSV: `course report`, and section 5 of 19 |
 # | four weeks | a part a week: classes, pixels, recurrence, coarse labels | the exercises, and a project on your own annotators |
 #
 # ## Are you ready?

@@ -859,4 +859,18 @@ Markdown("\n".join(lines))
 # {cite:t}`goldberger2017` replace the one matrix by a softmax layer that may depend on the image, trained like the crowd
 # layer.
 #
-# Errata: the text of {cite:t}`tanno2019` speaks of Fig. 10 where it describes the flippers of Fig. 6.
+# One sentence of {cite:t}`tanno2019` describes a figure as better "when the diagonal dominance of the mean CM holds", and names Fig. 10, which by the appendix
+# is about hammer-spammers. Of which of the two kinds of people can that be said?
+
+# %% tags=["hide-input"]
+skills = (0.1, 0.2, 0.3, 0.5, 0.9)
+spammers = torch.tensor([confusion.dominance(annotators.hammer_spammers(5, 10, s, spread=0.0, generator=seeded(0))) for s in skills])
+flippers = torch.tensor([confusion.dominance(annotators.pairwise_flippers(5, 10, s, spread=0.0, generator=seeded(0))) for s in skills])
+print("row margin of the mean matrix at skill " + ", ".join(f"{s}: spammers {a:+.2f}, flippers {b:+.2f}" for s, a, b in zip(skills, spammers, flippers)))
+assert (spammers > 0).all() and flippers.min() < 0 < flippers.max()
+
+# %% [markdown]
+# Of flippers. The mean matrix of hammer-spammers is dominant at every skill above 0, and the condition would be no condition. So Fig. 6 is meant.
+#
+# Errata: the text of {cite:t}`tanno2019` speaks of Fig. 10 where it describes the flippers of Fig. 6; and the caption of Fig. 10 says flippers,
+# where the text of the appendix says hammer-spammers.

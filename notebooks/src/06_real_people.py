@@ -13,6 +13,7 @@
 #     name: python3
 # ---
 
+# %%
 
 # %% [markdown]
 # # 6. Real people, real images
@@ -680,6 +681,16 @@ Markdown(claims.table("002", experiment="six-views"))
 # {cite:t}`tanno2019`, section 3.4, is what section 5 imitates; {cite:t}`rodrigues2018` collected the LabelMe crowd and put a
 # layer for each annotator on top of a network; {cite:t}`raykar2010` is the two-class ancestor, with doctors;
 # {cite:t}`yang2023` is MedMNIST.
+#
+# The paper counts its pictures twice, in section 3.4 and in the appendix. Are the two counts one?
+
+# %% tags=["hide-input"]
+training_images, validation_images, appendix = 240_000, 22_000, "26,2000"  # as printed
+print(f"{training_images:,} + {validation_images:,} = {training_images + validation_images:,}; the appendix has {appendix}")
+assert int(appendix.replace(",", "")) == training_images + validation_images and appendix != f"{262_000:,}"
+
+# %% [markdown]
+# Digit for digit, with the comma in the wrong place. (So what the appendix calls *training* is training and validation together.)
 #
 # Errata found: a slip of print, "26,2000" pictures in the appendix; section 3.4 has 240,000 for training and 22,000 for
 # validation, whose sum it is. And a caution: the paper's truth is where three experienced sonographers agree, so

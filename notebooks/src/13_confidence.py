@@ -604,7 +604,23 @@ print(f"as released, the same start: {(confidence.weighted(start.clamp(min=1e-3)
 # Where do confidences come from? In the paper, from a network that looks at the present answer $\tilde y$ and predicts what
 # each rater says of *this* pixel: $p(z^m \mid \tilde y)$. That looks like what we want. But it is another thing than a
 # matrix: it is one *column*, that of $\tilde y$, chosen by the answer itself. A vote that agrees with $\tilde y$ gets the large
-# weight $A_{\tilde y \tilde y}$, any other vote a small one. So the fusion gives $\tilde y$ back. Try four answers, good and bad:
+# weight $A_{\tilde y \tilde y}$, any other vote a small one. So the fusion gives $\tilde y$ back. First everything that five raters can say of one pixel, each right nine
+# times of ten; weights from the column of each answer in turn:
+
+# %%
+heard = torch.cartesian_prod(*[torch.arange(K)] * 5)  # (243, 5)
+for held in range(K):
+    column = even[:, held].expand(len(heard), 5, K)  # log p(says each class | the answer that is held)
+    by_odds = ((column.exp() * (K - 1) / (1 - column.exp())).log() * one_hot(heard, K)).sum(1)
+    as_released = confidence.weighted(column, heard)
+    seconded = (heard == held).any(1)  # by at least one of the five
+    assert all((weighed.argmax(1) == held)[seconded].all() for weighed in (by_odds, as_released))
+by_bayes = posterior(even.expand(len(heard), 5, K, K), torch.zeros(len(heard), K), heard).argmax(1)
+print(f"weights of one column give back what was held {int(seconded.sum())} times, whenever somebody says it; the whole table does so {int((by_bayes == held)[seconded].sum())} times of these")
+assert not (by_bayes == held)[seconded].all()
+
+# %% [markdown]
+# One rater of five who says it is enough, and the four who say otherwise are not heard. In pictures? Four answers, good and bad:
 
 # %%
 def columns(answer, said):
@@ -935,5 +951,5 @@ Markdown(judged if judged.count("\n") > 1 else "*No claim is judged by these res
 # - Eq. 14: values clipped at 0 have logarithm $-\infty$, and $0 \cdot \infty$ is not a number (section 6). Clip at a small positive
 #   number; and confidences below chance are votes against.
 # - The network that gives the confidences sees the answer, so it gives $p(z \mid \tilde y)$, one column, and not the table. With such
-#   weights an answer confirms itself (section 6).
+#   weights an answer confirms itself (section 6, asserted).
 # - The released code takes weights without a logarithm, divided by their sum: a weighted vote, and not Eq. 4.

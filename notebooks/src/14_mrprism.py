@@ -343,6 +343,35 @@ assert nats(foretold + 0.1 * slope) > nats(foretold) > nats(foretold - 0.1 * slo
 print(f"marked: {marked.tolist()}; loss {nats(foretold):.3f}, after a step as printed {nats(foretold + 0.1 * slope):.3f}, downhill {nats(foretold - 0.1 * slope):.3f}")
 
 # %% [markdown]
+# ### A size, and a $\beta$
+#
+# Table 5 of the paper lists layers with the sizes of what they return: the first block of DivP, a convolution with stride 2 and a pooling with stride 2, returns $32 \times 32$; ConP doubles
+# $8 \times 8$ four times. The text says that all pictures are $256 \times 256$. Run the layers, padded by half
+# of what they look at, as is usual:
+
+# %% tags=["hide-input"]
+with torch.device("meta"):  # sizes alone, no numbers
+    opening = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 8, stride=2, padding=3), torch.nn.MaxPool2d(3, stride=2, padding=1))
+    doubled = torch.nn.Sequential(*[torch.nn.ConvTranspose2d(1, 1, 2, stride=2) for _ in range(4)])
+    begins = {side: opening(torch.zeros(1, 1, side, side)).shape[-1] for side in (128, 256)}
+    ends_at = doubled(torch.zeros(1, 1, 8, 8)).shape[-1]
+print(f"DivP begins with {begins[128]} pixels a side for pictures of 128, with {begins[256]} for 256; ConP ends at {ends_at}")
+assert begins == {128: 32, 256: 64} and ends_at == 128
+
+# %% [markdown]
+# They fit pictures of 128. Next, Eq. 3 comes with a weight $\beta$ that is to *increase*, and is not seen again: Eq. 13 adds the losses of all recurrences up alike. What would it do? Line 2 of Eq. 6 asks for
+# the $y$ that makes $\frac{\beta + 1}{2} (y - y')^2 + \frac12 (y^{\text{fuse}} - y)^2$ smallest. How far does $y$ go from $y'$ towards what the raters say?
+
+# %% tags=["hide-input"]
+way = torch.linspace(0, 1, 10_001).double()  # y' = 0, y_fuse = 1
+share = {beta: float(way[((beta + 1) / 2 * way**2 + (1 - way) ** 2 / 2).argmin()]) for beta in (0, 1, 10, 100)}
+print("share of the way: " + ", ".join(f"beta {beta}: {s:.3f}" for beta, s in share.items()) + "; a loss with y_fuse alone for its target: 1")
+assert all(abs(s - 1 / (beta + 2)) < 1e-3 for beta, s in share.items()) and max(share.values()) <= 0.5
+
+# %% [markdown]
+# Half of the way at most, and less in each round if $\beta$ grows. The loss that is trained (line 16 of Algorithm 1) has $y^{\text{fuse}}$ alone for its target: all the way, in every round. So it is
+# not Eq. 6 with any $\beta \ge 0$, and we leave $\beta$ out, as the algorithm does.
+#
 # ### What is detached
 #
 # "The gradients are back-forward individually in each recurrence": whatever goes into the next recurrence, or serves as a target, is
@@ -1018,5 +1047,5 @@ Markdown(judged if judged.count("\n") > 1 else "*No claim is judged by these res
 # - Lines 19 to 21 *add* $\lambda$ times the gradient: that climbs (section 3). It must be minus.
 # - The released code minimises SSIM, a similarity, where the paper has a loss (section 6).
 # - Eq. 19 (supplement) exchanges the logarithm and the threshold: $\log \mathcal T(\tilde z)$ is 0 or $-\infty$.
-# - Table 5 lists the sizes of a network for pictures of 128 pixels; the text has 256.
-# - The $\beta$ of Eq. 3, "increasing", appears in no loss.
+# - Table 5 lists the sizes of a network for pictures of 128 pixels; the text has 256 (section 3, asserted).
+# - The $\beta$ of Eq. 3, "increasing", appears in no loss, and no $\beta \ge 0$ gives the loss that is trained (section 3, asserted).

@@ -176,6 +176,19 @@ assert torch.allclose(v, torch.tensor([0.29, 0.56, 0.15])) and torch.allclose(BE
 # If nothing is known of their favourites, all other classes are equally likely to be denied (`complementary`, after
 # {cite:t}`ishida2017`). Then $(M u)_i = (1 - u_i) / (L - 1)$: a denial pushes $u_i$ down, and leaves all other classes alone.
 #
+# The paper derives the product by a sum over $i \ne j$ of $p(\text{denied } j \mid i)\, p(i)$, where $i$ is printed as a second complementary label ($\bar y^{(c)}$, not introduced) of the same annotator. If
+# $i$ is the class that is believed, the sum is all of $M u$, as the diagonal of $M$ is 0. If it were another denial? Ask the same people twice about one pixel:
+
+# %% tags=["hide-input"]
+of_belief = (BENT * u).fill_diagonal_(0).sum(1)  # sum over i != j of p(denied j | believes i) u_i
+twice = (BENT * u) @ BENT.T  # [denied first, denied then], the two independent given the belief
+of_denial = twice.fill_diagonal_(0).sum(1)  # sum over i != j of p(denied j | denied i) p(denied i)
+print(f"over beliefs {[round(x, 2) for x in of_belief.tolist()]}, over denials {[round(x, 2) for x in of_denial.tolist()]}, right {[round(x, 2) for x in v.tolist()]}")
+assert torch.allclose(of_belief, v) and (of_denial < v - 0.02).all()
+
+# %% [markdown]
+# One may deny the same class twice, so over denials a part is missing. The sum is right for beliefs only.
+#
 # ### What can be learned from denials alone
 #
 # Ask very many people about one and the same pixel, and count what they deny: that is $v = M u$. $M$ has an inverse, so the counts give $u$
@@ -1174,7 +1187,7 @@ Markdown("\n".join([*judged[:1], *(line for table in judged[1:] for line in tabl
 #   is one number.
 # - The loss of the negative head is first given as the arg max of $v$. An arg max is a class, and has no gradient; Eq. 5 has the cross-entropy.
 # - The line that derives $p(\text{denied} \mid x)$ conditions a complementary label on another complementary label of the same annotator. Read the second as the
-#   belief, $u$; only the zero diagonal is used afterwards.
+#   belief, $u$; only the zero diagonal is used afterwards (section 3, asserted).
 # - Unmarked pixels are mentioned, but no equation says what becomes of them. Both readings have been used above, and they are two different models.
 # - For two classes, as in its digits and vessels, the negative term is an ordinary label of the other class (asserted in section 3). What the paper's first table
 #   calls the gain of negative annotation is then the gain of a second map.

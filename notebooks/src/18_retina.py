@@ -550,6 +550,17 @@ else:
     print("no rows of coarse-fig5 yet")
 
 # %% [markdown]
+# Whether that word may be used is a matter of the margin, and of the interval. Level 2, mIoU, masks less strokes, the same draws:
+
+# %% tags=["hide-input"]
+mean, low, high = claims.interval(each("fig5", "strong", ratio=LEVELS[2]) - each("fig5", "both_cm", ratio=LEVELS[2]))
+margins = {margin: "comparable" if high < margin else "not comparable" if low > margin else "undecided" for margin in (0.03, 0.2, 0.25)}
+print(f"behind by {mean:.3f} [{low:.3f}, {high:.3f}]: " + ", ".join(f"with a margin of {m} {word}" for m, word in margins.items()))
+assert list(margins.values()) == ["not comparable", "undecided", "comparable"]
+
+# %% [markdown]
+# The same rows, and three answers. A sentence without a margin says none of them.
+#
 # And the rival that spreads the strokes first, a random walker (chapter 17)? Level by level, paired, mIoU:
 
 # %%
@@ -1017,4 +1028,4 @@ Markdown("\n".join(judged[0].splitlines()[:2] + rows) if rows else "*No claim is
 # - Its retina section reports mIoU alone. With two classes, of which one fills most of the picture, that hides a vessel IoU which is far lower; print both, and the share called vessel.
 # - "Comparable to the mask-level results" at level 2 comes without an interval or a margin. Section 5 computes the difference on the same draws, and says from which difference on it is called comparable.
 # - That matrices recover the mistakes of the hands is not true of a width on which two hands differ: the loss has both answers for its minimum (section 3, asserted).
-# - The strokes of one annotator on the retina are called real coarse and noisy labels; how the mistakes of that annotator look is not reported, so the reader cannot tell hurried from blind hands.
+# - The strokes of one annotator on the retina are called real coarse and noisy labels; how the mistakes of that annotator look is not reported, so the reader cannot tell hurried from blind hands; nor do strokes tell it (section 6, asserted).

@@ -367,7 +367,7 @@ Markdown("\n".join(lines))
 #
 # Formulas are another matter than outcomes. Whether columns sum to 1 is not a question of draws: a cell with an `assert` decides it,
 # at any size, on any machine. The last column shows the line; the chapter is linked. A test checks that each line stands in a cell of its
-# chapter. What no cell can decide, such as two tables that disagree, says so.
+# chapter. Where two printed numbers disagree, the cell holds them against each other: those numbers are the paper's. What no cell could decide would say so.
 
 # %% tags=["hide-input"]
 linked = {int(path.stem[:2]): path.name for path in book.chapters()}
