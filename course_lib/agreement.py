@@ -6,12 +6,13 @@ limits.
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .annotations import MISSING
+from .annotations import MISSING, spoken
 
 DISTANCES = ("nominal", "interval")
 
@@ -31,7 +32,8 @@ def ratings(said: Tensor, *, distance: str = "nominal", times: Tensor | None = N
     with `distance`: nominal, same or not, or interval, the squared difference, for scales.
     Both are of readers who may be others from item to item. Source: Fleiss 1971, Krippendorff 2011.
     times (N,): how often each row occurs, once by default; pixels are many, and their patterns few.
-    Raises: ValueError if nothing can be compared.
+    Raises: ValueError if nothing can be compared, and for a code below 0 that is not MISSING. Warns where all say the
+    same of everything: kappa and alpha are NaN then, beside `exact` 1.
 
     >>> ratings(torch.tensor([[1, 1, 1], [2, 2, 2], [1, 2, 2]])).exact.__round__(3)
     0.778
@@ -40,14 +42,15 @@ def ratings(said: Tensor, *, distance: str = "nominal", times: Tensor | None = N
         raise ValueError(f"`distance` must be one of {DISTANCES}; got {distance!r}.")
     if said.ndim != 2 or said.is_floating_point():
         raise ValueError(f"`said` must be whole numbers (N, R), one column a reader; got {tuple(said.shape)}.")
-    several = (said != MISSING).sum(1) >= 2
+    several = spoken(said).sum(1) >= 2
     shared, R = said[several], said.shape[1]
     if not len(shared):
         raise ValueError("no item was rated by two readers, so there is nothing to agree on.")
     item, reader = (shared != MISSING).nonzero(as_tuple=True)
     values, code = shared[item, reader].unique(return_inverse=True)  # (L,)
     if len(values) == 1:
-        return Ratings(1.0, float("nan"), float("nan"))  # all say the same of everything: chance would, too
+        warnings.warn("no variation: all say the same, as chance would; kappa and alpha are not defined.", stacklevel=2)
+        return Ratings(1.0, float("nan"), float("nan"))
     n = torch.ones(len(shared), dtype=torch.double) if times is None else times[several].double()
     counts = torch.bincount(item * len(values) + code, minlength=len(shared) * len(values))
     counts, values = counts.reshape(len(shared), -1).double(), values.double()  # (N, L)

@@ -26,7 +26,8 @@ class Annotations:
         truth: (N,) or (N, H, W), where it is known; no method reads it, only metrics do.
         names: R names of annotators; "annotator 1", ... by default.
         identities: False where column r is not one and the same person throughout (anonymous reader slots).
-        missing: the code for "no label" in the `labels` that come in; inside it is always MISSING = -1. NaN counts too.
+        missing: the code for "no label" in the `labels` that come in; inside it is always MISSING = -1. NaN and None
+            count too.
         classes, item_names: L and N names, or none; what was read from files keeps those of the files.
         sources: N entries that say where masks came from, so that fused ones can be written back; or none.
 
@@ -128,6 +129,15 @@ class Annotations:
                 "columns are people after all, say identities=True."
             )
 
+    def check_same_annotators(self, other: Annotations, what: str) -> None:
+        """Raises ValueError if named columns of `other` are not these people in this order."""
+        named = [data.names != tuple(f"annotator {r + 1}" for r in range(data.n_annotators)) for data in (self, other)]
+        if all(named) and self.names != other.names:
+            strangers = ", ".join([name for name in other.names if name not in self.names][:8])
+            told = f"nothing is known of {strangers}" if strangers else "the order must be the same"
+            ours, theirs = (", ".join(data.names[:8]) for data in (self, other))
+            raise ValueError(f"`{what}` has the annotators {theirs}, but there are matrices of {ours}; {told}.")
+
     def items(self, index: Tensor | np.ndarray | slice | list[int]) -> Annotations:
         """The same annotators on the items in `index`."""
         index = index if isinstance(index, slice) else torch.as_tensor(index)
@@ -162,7 +172,7 @@ def as_labels(
     """Integer labels as int64 with MISSING = -1, checked against the classes 0..L-1.
 
     Arguments:
-        labels: any shape; any integer type, bool, or floats that are whole numbers (NaN is missing).
+        labels: any shape; any integer type, bool, or floats that are whole numbers (NaN and None are missing).
         n_classes: L >= 2.
         missing: the one other value allowed; only that code is skipped.
 
@@ -174,6 +184,8 @@ def as_labels(
     if not isinstance(n_classes, int | np.integer) or n_classes < 2:
         raise ValueError(f"`n_classes` must be an integer of at least 2; got {n_classes!r}.")
     y = np.asarray(labels.cpu() if isinstance(labels, Tensor) else labels)
+    if y.dtype.kind == "O" and all(v is None or isinstance(v, int | float | np.number) for v in y.flat):
+        y = np.array([np.nan if v is None else v for v in y.flat], float).reshape(y.shape)  # a list with None in it
     if y.dtype.kind not in "iufb":
         found = sorted(set(map(str, y.ravel().tolist())))[:6]
         raise ValueError(
@@ -197,6 +209,13 @@ def as_labels(
             f"L={n_classes} classes, 0..{n_classes - 1}, and {missing} for missing; {_usual_cause(values, n_classes)}"
         )
     return torch.from_numpy(np.where(gap, MISSING, y))
+
+
+def spoken(labels: Tensor) -> Tensor:
+    """Where somebody said something. Raises ValueError for labels below 0 that are not MISSING: they are no class."""
+    if (odd := labels[(labels < 0) & (labels != MISSING)]).numel():
+        raise ValueError(f"`labels` holds {odd.unique().tolist()}, {odd.numel()} in all; only {MISSING} is no label.")
+    return labels != MISSING
 
 
 def _usual_cause(values: np.ndarray, n_classes: int) -> str:

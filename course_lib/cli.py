@@ -17,16 +17,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Learning When Experts Disagree: the course's commands."
-)
+from .edition import writable
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Learning When Experts Disagree: its commands.")
 edition_app = typer.Typer(no_args_is_help=True, help="Editions of the chapters for a class.")
 app.add_typer(edition_app, name="edition")
 console = Console()
 HOME = Path(".course")
 """Everything that commands write by default lies in this folder of the working directory."""
 
-Out = Annotated[Path, typer.Option(help="Folder for the result.")]
+Out = Annotated[Path, typer.Option(help="Folder for the result.", callback=writable)]
 Size = Annotated[str | None, typer.Option(help="ci, lesson or paper; default $COURSE_SIZE, else lesson.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many draws of annotators, labels, weights and order.")]
 
@@ -36,14 +36,13 @@ def start() -> None:
     """Checks the machine, runs the first experiment, executes chapter 1, and says what to do next."""
     from . import book
 
-    began = time.perf_counter()
+    began, root = time.perf_counter(), _fresh(HOME / "start")
     doctor()
     console.print(
         "\n[bold]The first experiment[/]: five annotators, each right 45 % (then 35 %) of the time, one label an image."
     )
     _show(_run("trace-mnist5k", seeds=3, size="lesson"))
     console.print("\n[bold]Chapter 1[/], executed at `ci` size:")
-    root = _fresh(HOME / "start")
     try:
         book.vendor(book.scratch(root))
         chapter = book.chapter(1, root)
@@ -198,13 +197,13 @@ def make_report(
 
 
 @edition_app.command()
-def student(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
+def student(out: Annotated[Path, typer.Argument(help="A new folder.", callback=writable)]) -> None:
     """The chapters without their solutions."""
     _edition("student", out)
 
 
 @edition_app.command()
-def instructor(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> None:
+def instructor(out: Annotated[Path, typer.Argument(help="A new folder.", callback=writable)]) -> None:
     """The chapters with every solution in the place of its stub."""
     _edition("instructor", out)
 
@@ -212,7 +211,7 @@ def instructor(out: Annotated[Path, typer.Argument(help="A new folder.")]) -> No
 @app.command()
 def grade(
     folder: Annotated[Path, typer.Argument(help="Submissions: STUDENT/NN_name.ipynb, or STUDENT.ipynb.")],
-    out: Annotated[Path, typer.Option(help="The score file, CSV.")] = HOME / "scores.csv",
+    out: Annotated[Path, typer.Option(help="The score file, CSV.", callback=writable)] = HOME / "scores.csv",
     chapter: Annotated[list[int] | None, typer.Option(help="Only this chapter; may be given again.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="Time limit of each exercise.")] = 60.0,
     seed: Annotated[str, typer.Option(help="Any word of yours: it draws each student's numbers.")] = "",
@@ -284,7 +283,7 @@ def _me(command: str) -> str:
 
 def _fresh(folder: Path) -> Path:
     """An empty folder for a scratch copy; only ever removes one that a command of this file made."""
-    mark = folder / ".made-by-course"
+    mark = writable(folder) / ".made-by-course"
     if folder.exists():
         if not mark.exists() and any(folder.iterdir()):
             raise _stop(f"{folder} is not empty and was not made by `course`; name another with --out.")

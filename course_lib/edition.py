@@ -1,5 +1,6 @@
 """Two editions of the chapters for a class: the student's without solutions, the instructor's with them in place."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,15 @@ def with_solutions(cells: list) -> list:
     if waiting is not None:
         raise EditionError(f"the stub {_first_line(waiting)!r} has no solution after it")
     return out
+
+
+def writable(path: Path) -> Path:
+    """The path, if something can be written at it or below; else the command ends in one line, before its work."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    if not os.access(there, os.W_OK) or not (there.is_dir() or there == path.absolute()):
+        why = "may not be written to" if there.is_dir() else "is a file"
+        raise SystemExit(f"course: cannot write to {path}: {there} {why}; name another with --out, or work elsewhere.")
+    return path
 
 
 def _strict(cell):

@@ -29,10 +29,10 @@ def masks_of_raters(root: str | Path, layout: str | tuple[str, tuple[str, ...]],
     """Pictures and every rater's masks under `root`: images (N, C, size, size) in [0, 1], labels (N, R, size, size).
 
     A pixel's class is the number of structures that the rater drew there: of disc and cup 0, 1 or 2. A rater who did
-    not draw a case is MISSING there. A mask file is 0 outside and anything else inside; a volume needs one slice.
+    not draw a case is MISSING there. A mask file is 0 outside and one other value inside; a volume needs one slice.
     Arguments: layout: a name of `LAYOUTS`, or your own pair of patterns with {case} and {rater}. `.nii`: by SimpleITK.
     Raises: FileNotFoundError if nothing fits the patterns; ValueError for a picture without masks, half of a rater's
-    structures, a structure outside the one that should hold it, a mask of another size than its picture.
+    structures, a structure outside the one that should hold it, a mask of another size than its picture or more values.
     """
     root = Path(root).expanduser()
     if isinstance(layout, str) and layout not in LAYOUTS:
@@ -99,8 +99,12 @@ def read_picture(path: Path) -> Tensor:
 
 def _drawn(files: list[Path], x: Tensor, case: str, rater: str, size: int) -> Tensor:
     """Of each pixel, how many structures the rater drew there: (size, size)."""
-    masks = [read_picture(file).amax(0) > 0 for file in files]
-    for file, mask in zip(files, masks, strict=True):
+    grey = [read_picture(file).amax(0) for file in files]
+    masks = [values > 0 for values in grey]
+    for file, mask, values in zip(files, masks, grey, strict=True):
+        if len(found := values.unique().tolist()) > 2 or min(found) < 0:
+            shown = ", ".join(f"{value:.3g}" for value in found[:6])
+            raise ValueError(f"{file} holds {shown} of full brightness; wanted two values. Has it smooth edges?")
         if mask.shape != x.shape[1:]:
             raise ValueError(f"{file} is {tuple(mask.shape)}, its picture {tuple(x.shape[1:])}.")
     for outer, inner, file in zip(masks, masks[1:], files[1:], strict=False):

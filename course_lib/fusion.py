@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor
 
 from .annotations import MISSING, as_labels
-from .patterns import EM, Patterns
+from .patterns import EM, Patterns, warn_doubtful
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,9 @@ def dawid_skene(
     Arguments: labels (N, R); people, R integers: columns of one number are readings by one person, and share a matrix.
     Returns: Fused, with one matrix a column.
     Raises: ValueError for max_iterations < 1, negative smoothing, or `people` that are not R. Warns when EM has not
-    settled, and when no item has two labels: then nothing shows who is reliable, and the labels are returned.
+    settled, when no item has two labels (then nothing shows who is reliable, and the labels are returned), when nobody
+    ever said a class, and where the answer contradicts the vote on most items in dispute, or finds most annotators
+    worse than guessing.
     """
     labels = _checked(labels, n_classes)
     _check_em(max_iterations, smoothing)
@@ -117,6 +119,7 @@ def dawid_skene(
     em = EM(patterns, patterns.counts(), smoothing=smoothing)
     steps = em.run(max_iterations, tolerance)
     _warn_alone(em.several)
+    warn_doubtful("Dawid-Skene", [em.doubts()])
     p = torch.from_numpy(em.W[patterns.index, 0])  # (N, L)
     found = Fused(p, em.matrices()[0], torch.from_numpy(em.prior[0]), patterns.n_labels(), *steps)
     return _warned(found, "Dawid-Skene")
@@ -139,8 +142,7 @@ def staple(
     Arguments: labels (N, R, H, W), or (R, H, W) for one image. pooled: one matrix an annotator for all images, as for
     the slices of a volume; else one for each image. box: let EM see only the rectangle round everything that anybody
     marked, so that the answer does not hang on how much background the picture happens to show.
-    Returns: Fused, p float32. Raises, warns: as `dawid_skene`; also where the answer contradicts the vote on most
-    pixels in dispute, or finds most annotators worse than guessing.
+    Returns: Fused, p float32. Raises, warns: as `dawid_skene`.
     """
     labels = _masks(labels, n_classes)
     _check_em(max_iterations, smoothing)
@@ -156,14 +158,7 @@ def staple(
         )
     found = _joined(parts)
     _warn_alone(np.concatenate([part[5] for part in parts]))
-    for doubt, what in zip(
-        map(np.concatenate, zip(*(part[6] for part in parts), strict=True)),
-        ("contradicts the vote on most pixels in dispute", "finds most annotators worse than guessing"),
-        strict=True,
-    ):
-        if doubt.any():
-            of = "" if len(doubt) == 1 else f" in {doubt.sum()} of {len(doubt)} images"
-            warnings.warn(f"STAPLE {what}{of}: look at the masks before you believe it.", stacklevel=2)
+    warn_doubtful("STAPLE", [part[6] for part in parts])
     return _warned(found, "STAPLE")
 
 
@@ -209,8 +204,9 @@ def spatial_staple(
         p = patterns.blend(em.W.reshape(patterns.U, n, h, w, n_classes), side)
         A = em.matrices().unflatten(0, (n, h, w)).movedim((1, 2), (-2, -1))  # (n, R, L, L, h, w)
         prior = torch.from_numpy(em.prior).unflatten(0, (n, h, w)).movedim(-1, 1)  # (n, L, h, w)
-        parts.append((p, A, prior, patterns.n_labels(), steps, world.several))
+        parts.append((p, A, prior, patterns.n_labels(), steps, world.several, em.doubts(n)))
     _warn_alone(np.concatenate([part[5] for part in parts]))
+    warn_doubtful("Spatial STAPLE", [part[6] for part in parts])
     return _warned(_joined(parts), "Spatial STAPLE")
 
 
@@ -285,6 +281,9 @@ def _warn_alone(several: np.ndarray) -> None:
 
 
 def _warned(found: Fused, name: str) -> Fused:
+    prior = found.prior if found.prior.ndim > 1 else found.prior[None]  # (G, L, ...)
+    if unsaid := [k for k in range(prior.shape[1]) if not (prior[:, k] > 0).any()]:
+        warnings.warn(f"nobody ever said {unsaid}: no sensitivity for such a class, it is NaN.", stacklevel=3)
     if not found.converged:
         warnings.warn(f"{name} still moved by {found.change:.1e} after {found.iterations} iterations.", stacklevel=3)
     return found

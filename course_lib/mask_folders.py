@@ -48,8 +48,9 @@ def read_masks(
     are classes in their order. A case that an annotator has no file of is MISSING there, and so is the rim of cases
     that are smaller than others. `sources` keeps each case's format and geometry for `write_masks`.
     Arguments: images: a folder with a picture of every case; root/images where there is one; else there are none.
-    classes: their names. missing: a value that means no label. box: keep only the box round all that anybody marked in
-    a case, and so many voxels more: volumes are mostly background. `.nii` and others need SimpleITK.
+    classes: their names; more than the values that occur, if files hold 0..L-1 and nobody used some. missing: a value
+    that means no label. box: keep only the box round all that anybody marked in a case, and so many voxels more:
+    volumes are mostly background. `.nii` and others need SimpleITK.
     Raises: FileNotFoundError, ImportError, or ValueError that names the file; see tests/test_broken_input.py.
     """
     root = Path(root).expanduser()
@@ -64,9 +65,7 @@ def read_masks(
         said.append(masks)
         if pictures is not None:
             seen.append(picture_of(pictures[name], case))
-    values = _values(root, said, missing)
-    if classes and len(classes) != len(values):
-        raise ValueError(f"{root}: masks hold the values {values}, but there are {len(classes)} names of classes.")
+    values = _classes(root, _values(root, said, missing), classes)
     cases = [replace(case, values=values) for case in cases]
     sources = [(case, z) for case in cases for z in range(case.size[0])]
     return Annotations(
@@ -199,6 +198,19 @@ def _values(root: Path, said: list[dict[str, np.ndarray]], missing: int | None) 
     if len(found) < 2:
         raise ValueError(f"all masks under {root} are blank: nobody marked anything, and nothing can be compared.")
     return tuple(sorted(found))
+
+
+def _classes(root: Path, values: tuple[int, ...], names: Sequence[str]) -> tuple[int, ...]:
+    """The value of each class. Raises ValueError for values that are no classes by the look of them, unless named."""
+    if names and len(names) > len(values) and values[-1] < len(names):
+        return tuple(range(len(names)))  # the files write numbers of classes, and nobody used one of them
+    if names and len(names) != len(values):
+        raise ValueError(f"{root}: masks hold the values {values}, but there are {len(names)} names of classes.")
+    even = all(abs(v - 255 * k / (len(values) - 1)) <= 1 for k, v in enumerate(values))  # 0, 128, 255: greys of classes
+    if not names and 255 in values and not even:
+        cause = "is 255 a code for no label (missing=255), or were masks of 0 and 255 resized with smooth edges"
+        raise ValueError(f"{root}: masks hold the values {values}; {cause}? If all are classes, name them.")
+    return values
 
 
 def _labels(cases: list[Case], said: list[dict], annotators: list[str], values: tuple[int, ...]) -> Tensor:

@@ -10,7 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from .annotations import MISSING, as_labels
+from .annotations import MISSING, as_labels, spoken
 from .confusion import check_cm, skills
 
 
@@ -36,7 +36,7 @@ def accuracy(predicted: Tensor, truth: Tensor) -> float:
 def annotator_accuracy(labels: Tensor, truth: Tensor) -> Tensor:
     """Share of each annotator's own labels that are right: labels (N, R), truth (N,) -> (R,); NaN where none."""
     _one_truth_each(labels, truth)
-    seen = labels != MISSING
+    seen = spoken(labels)
     return ((labels == truth[:, None]) & seen).sum(0) / seen.sum(0)  # (R,); 0 / 0 is NaN in torch
 
 
@@ -65,7 +65,7 @@ def skill_mae(A: Tensor, A_hat: Tensor) -> float:
 
 def pairwise_agreement(labels: Tensor) -> Tensor:
     """Share of common items on which two annotators say the same: labels (N, R) -> (R, R); NaN without any."""
-    seen = labels != MISSING
+    seen = spoken(labels)
     same = (labels[:, :, None] == labels[:, None]) & seen[:, :, None] & seen[:, None]  # (N, R, R)
     return same.sum(0) / (seen[:, :, None] & seen[:, None]).sum(0)  # (R, R)
 

@@ -8,6 +8,7 @@ groups at once.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -131,6 +132,7 @@ class EM:
         said = np.bincount(place, weights=there.data, minlength=patterns.U * L).reshape(patterns.U, L)
         heard, met = patterns.heard[:, None], self.counts.sum(1) @ said
         self.mean = np.where(heard > 0, said / np.maximum(heard, 1), met / max(met.sum(), 1))  # (U, L)
+        self.never = np.where((self.mean > 0).any(0), 0, -np.inf)  # (L,): log of no chance for what nobody ever said
         self.W = np.broadcast_to(self.mean[:, None], (patterns.U, counts.shape[1], patterns.n_classes)).copy()
         self.prior = self._shares(self.W * self.counts[:, :, None], self.counts)
         if start is not None:
@@ -178,7 +180,7 @@ class EM:
         r, v = W1 - W0, W2 - 2 * W1 + W0
         size = lambda x: np.sqrt((x**2).sum((0, 2)))  # noqa: E731  (g,)
         length = np.maximum(size(r) / np.maximum(size(v), 1e-300), 1)[:, None]
-        ahead = np.clip(W0 + 2 * length * r + length**2 * v, 0, 1) + 1e-30
+        ahead = np.clip(W0 + 2 * length * r + length**2 * v, 0, 1) + 1e-30 * np.exp(self.never)
         third = self._stepped(ahead / ahead.sum(2, keepdims=True), g)
         gained, moved = third[3] >= score2, self._moved(W0, W1, g)  # (g,)
         pick = lambda i, where: np.where(where, third[i], second[i])  # noqa: E731
@@ -198,7 +200,8 @@ class EM:
         prior = self.prior[g] if self.keep_prior else self._shares(weighted, counts)
         log = lambda x: np.log(np.maximum(x, 1e-30))  # noqa: E731  (as confusion.log)
         log_A = log(A)
-        log_W = (self.patterns.said.T @ log_A.reshape(-1, prior.size)).reshape(-1, *prior.shape) + log(prior)
+        log_W = (self.patterns.said.T @ log_A.reshape(-1, prior.size)).reshape(-1, *prior.shape)
+        log_W += log(prior) + self.never
         most = log_W.max(2, keepdims=True)
         W = np.exp(log_W - most)  # (U, g, L)
         total = W.sum(2, keepdims=True)
@@ -220,11 +223,25 @@ class EM:
         """(G, R, L, L): one a column of the labels."""
         return torch.from_numpy(self.A[self.patterns.row_of].transpose(2, 0, 1, 3).copy())
 
-    def doubts(self) -> tuple[np.ndarray, np.ndarray]:
-        """(G,) bool twice: W contradicts the vote on most items in dispute; most annotators are worse than guessing."""
+    def doubts(self, images: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """(G,) bool twice: W contradicts the vote on most items in dispute; most annotators are worse than guessing.
+
+        images: so many images, each of which the groups are windows of; then one answer for each image.
+        """
         ranked = np.sort(self.mean, 1)
         disputed = (ranked[:, -1] < 1) & (ranked[:, -1] > ranked[:, -2]) & (self.patterns.heard > 0)  # (U,), no ties
         against = self.W.argmax(2) != self.mean.argmax(1)[:, None]  # (U, G)
         n = self.counts * disputed[:, None]
-        worse = np.trace(self.A, axis1=1, axis2=3) < 1  # (people, G)
-        return (n * against).sum(0) > n.sum(0) / 2, worse.mean(0) > 0.5
+        worse = np.trace(self.A, axis1=1, axis2=3) < 1 - 1e-9  # (people, G); who never spoke has 1, up to rounding
+        each = lambda x: x.reshape(len(x), images or x.shape[1], -1)  # noqa: E731
+        return each(n * against).sum((0, 2)) > each(n).sum((0, 2)) / 2, each(worse).mean((0, 2)) > 0.5
+
+
+def warn_doubtful(name: str, doubts: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+    """Warns of an answer that `EM.doubts`, given once for each part of the images, finds hard to believe."""
+    what, look = ("items", "labels") if name == "Dawid-Skene" else ("pixels", "masks")
+    said = (f"contradicts the vote on most {what} in dispute", "finds most annotators worse than guessing")
+    for doubt, told in zip(map(np.concatenate, zip(*doubts, strict=True)), said, strict=True):
+        of = "" if len(doubt) == 1 else f" in {doubt.sum()} of {len(doubt)} images"
+        if doubt.any():
+            warnings.warn(f"{name} {told}{of}: look at the {look} before you believe it.", stacklevel=3)

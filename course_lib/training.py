@@ -131,6 +131,8 @@ def fit(
     for labelled in (train, *([held_out] if held_out else [])):
         for method, its_data in zip(methods, labelled.data, strict=True):
             check_fit(method, its_data)
+    for ours, theirs in zip(train.data, held_out.data if held_out else (), strict=False):
+        ours.check_same_annotators(theirs, "validation")
     runs = Runs(methods, device)
     optimiser, frozen = _optimiser(methods[0], runs, lr)
     rates = [group["lr"] for group in optimiser.param_groups]

@@ -40,8 +40,16 @@ def test_readers_who_guess_agree_by_chance_and_those_who_do_not_agree_wholly():
 
 
 def test_one_class_alone_leaves_no_chance_to_correct_for():
-    found = ratings(torch.ones(5, 3, dtype=torch.long))
-    assert found.exact == 1 and math.isnan(found.kappa) and math.isnan(found.alpha)
+    for said in (torch.ones(5, 3, dtype=torch.long), torch.zeros(3, 2, dtype=torch.long), torch.tensor([[0, 0, M]])):
+        with pytest.warns(UserWarning, match="no variation") as caught:
+            found = ratings(said)
+        assert len(caught) == 1 and found.exact == 1 and math.isnan(found.kappa) and math.isnan(found.alpha)
+
+
+def test_a_gap_is_no_category():
+    """Each gap as a category of its own would make three readers who never differ agree in a third."""
+    found = ratings(torch.tensor([[1, 1, M], [1, 1, 1], [2, M, 2]]))
+    assert found.exact == 1 and found.alpha == 1
 
 
 def test_bland_altman_by_hand_and_its_sign():

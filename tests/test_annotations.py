@@ -8,8 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from course_lib.agreement import ratings
 from course_lib.annotations import MISSING, Annotations, as_images, as_labels
 from course_lib.confusion import GlobalCM, count_matrices
+from course_lib.metrics import annotator_accuracy, pairwise_agreement
 
 N, R, L, H, W = 4, 3, 5, 2, 6  # all different: a swapped axis cannot fit by chance
 LABELS = np.array([[0, 4, 1], [2, -1, 2], [3, 3, -1], [1, 0, 4]])
@@ -192,8 +194,32 @@ def test_strings_get_the_fix_with_np_unique(labels):
     assert "np.unique" in message and "return_inverse=True" in message
 
 
-def test_none_is_refused_and_shown():
-    assert "None" in refusal(annotations, [[0, None]] * N, n_classes=2)
+def test_none_is_missing_among_numbers_and_shown_among_names():
+    for raw in ([[0, None]] * N, np.array([[0, None]] * N, dtype=object), [[0.0, None], [None, 1]] * (N // 2)):
+        wanted = [[MISSING if y is None else int(y) for y in row] for row in raw]
+        assert annotations(raw, n_classes=2).labels.tolist() == wanted
+    assert "None" in refusal(annotations, [["cat", None]] * N, n_classes=2)
+    assert "0.5" in refusal(annotations, [[0.5, None]] * N, n_classes=2)
+
+
+@pytest.mark.parametrize(
+    "function", [ratings, pairwise_agreement, lambda y: annotator_accuracy(y, torch.tensor([0, 1]))]
+)
+@pytest.mark.parametrize("code", [-2, -4, -999])
+def test_what_compares_labels_refuses_a_code_that_is_no_class(function, code):
+    function(torch.tensor([[0, MISSING, 0], [1, 1, MISSING]]))
+    assert f"[{code}], 2 in all" in refusal(function, torch.tensor([[0, code, 0], [1, 1, code]]))
+
+
+def test_annotators_of_other_data_must_be_the_same_in_the_same_order():
+    data = annotations(names=("101", "7", "205"))
+    data.check_same_annotators(annotations(names=(101, 7, 205)), "validation")
+    data.check_same_annotators(annotations(), "validation")  # who gives no names says nothing of who they are
+    message = refusal(data.check_same_annotators, annotations(names=("101", "9", "205")), "validation")
+    assert "nothing is known of 9." in message and "101, 7, 205" in message
+    assert "order must be the same" in refusal(
+        data.check_same_annotators, annotations(names=("7", "101", "205")), "validation"
+    )
 
 
 @pytest.mark.parametrize("n_classes", [1, 0, -2, 2.0, "2", None, True])

@@ -72,6 +72,7 @@ def changed(change, make=whole):
     return made
 
 
+EDGE = (np.arange(10) == 2).astype(np.uint8)  # a column of the square
 VOLUME = np.stack([SQUARE] * 4)
 FOLDERS = {
     "nothing there": (lambda root: None, "there is no"),
@@ -113,6 +114,10 @@ FOLDERS = {
         "Are these pictures?",
     ),
     "blank masks": (pair(SQUARE * 0, SQUARE * 0), "are blank: nobody marked anything"),
+    "smooth edges": (
+        pair(SQUARE * 255, SQUARE * 255 - SQUARE // 2 - SQUARE * (EDGE * 100)),
+        "resized with smooth edges",
+    ),
     "four axes": (pair(SQUARE, np.zeros((2, 2, 12, 10), np.uint8), ".npy"), "wanted (H, W), or (D, H, W)"),
     "other names in each folder": (
         lambda root: [saved(root / f"{who}/c1_{who}.png", SQUARE) for who in ("al", "bo")],
@@ -243,5 +248,5 @@ def test_a_wrong_code_or_class_is_refused(tmp_path, monkeypatch):
     whole(tmp_path / "m")
     refused(["t.csv", "--classes", "cat,dog"], "['0', '1'], which are not among the classes", tmp_path)
     refused(["m", "--missing", "none"], "one whole number can mean no label; got none", tmp_path)
-    refused(["m", "--classes", "a,b,c"], "there are 3 names of classes", tmp_path)
+    refused(["m", "--classes", "a"], "hold the values (0, 1), but there are 1 names of classes", tmp_path)
     refused(["t.csv", "--encoding", "klingon"], "cannot be read as klingon", tmp_path)

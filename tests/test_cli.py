@@ -154,6 +154,28 @@ def test_a_folder_that_course_did_not_make_is_never_removed(course, tmp_path):
     assert done.exit_code == 1 and (tmp_path / "mine/thesis.txt").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["start", "run trace-mnist5k", "book", "bench", "grade .", "report t.csv", "edition student .course/new"],
+)
+@pytest.mark.parametrize("why", ["is a file", "may not be written to"])
+def test_a_folder_that_cannot_be_written_stops_each_command_before_its_work(course, tmp_path, monkeypatch, words, why):
+    for module, work in ((experiments, "run"), (book, "scratch"), (bench, "all_benches"), (doctor, "findings")):
+        monkeypatch.setattr(module, work, lambda *a, **k: pytest.fail("it began to work"))
+    (tmp_path / "t.csv").write_text("item,annotator,label\na,r,0\na,s,1\n")
+    if why == "is a file":
+        (tmp_path / ".course").touch()
+    else:  # an administrator, as in many containers, could write anywhere
+        (tmp_path / ".course").mkdir()
+        monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    before = sorted(tmp_path.rglob("*"))
+    done = course(*words.split())
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit), done.output
+    told = " ".join(done.output.split())
+    assert told.startswith("course: cannot write to .course") and why in told and "--out" in told
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_the_book_stops_with_the_message_of_the_chapter_that_failed(course, monkeypatch):
     def fails_on_the_third(path, *args, **options):
         if path == book.chapters(path.parents[1])[2]:

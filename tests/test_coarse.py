@@ -8,7 +8,7 @@ from torch import nn
 
 from course_lib import scenes
 from course_lib.annotations import MISSING, Annotations
-from course_lib.confusion import apply
+from course_lib.confusion import apply, check_p
 from course_lib.methods.coarse import StrokeCM, biased, check_complementary, complementary
 from course_lib.methods.pixels import Pixels
 from course_lib.networks import seeded, unet
@@ -109,6 +109,14 @@ def test_the_printed_transpose_of_a_bent_M_gives_no_probabilities():
         check_complementary(torch.eye(3))
     for M in (complementary(2), complementary(5), BENT):
         assert check_complementary(M) is M
+
+
+def test_a_complementary_label_is_foretold_from_probabilities_and_not_from_scores():
+    p, scores = torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([[3.0, 1.0, 0.0]])
+    assert torch.allclose(apply(complementary(3).log()[None, None], p.log()).exp(), torch.tensor([0.15, 0.4, 0.45]))
+    assert (complementary(3) @ scores[0]).tolist() == [0.5, 1.5, 2.0]
+    with pytest.raises(ValueError, match="Are these logits"):
+        check_p(complementary(3) @ scores.T, axis=0)
 
 
 def test_M_of_counts_by_hand():

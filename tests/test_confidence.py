@@ -30,6 +30,26 @@ def test_the_printed_numbers_of_three_votes_at_09():
         )
 
 
+def bayes(log_z, labels):
+    """The posterior where z is the row that is said; nothing else of the matrices is read."""
+    A = torch.zeros(*log_z.shape[:2], 2, 2) - torch.inf
+    A[:, :, [0, 1], [0, 1]] = log_z  # (N, R, L, L), said before truth
+    return posterior(A.clamp(min=-69), torch.tensor([[0.5, 0.5]]).log(), labels).exp()
+
+
+@pytest.mark.parametrize("fuse", [bayes, confidence.weighted])
+def test_a_confidence_of_exactly_0_or_1_leaves_a_distribution(fuse):
+    """As printed it does not, where a rater did not name the class: that is an exhibit of chapter 13."""
+    sure, other = torch.tensor([0.0, 1.0]).log(), torch.tensor([0.3, 0.7]).log()
+    log_z = torch.stack([sure, other])[None]  # (1, R, L)
+    for labels in ([[0, 1]], [[1, 1]], [[0, 0]], [[MISSING, MISSING]]):
+        p = fuse(log_z, torch.tensor(labels))
+        assert torch.isfinite(p).all() and float(p.sum()) == pytest.approx(1)
+    alone = fuse(log_z[:, 1:], torch.tensor([[1]]))
+    assert torch.allclose(fuse(log_z, torch.tensor([[MISSING, 1]])), alone)  # whose mask says nothing has no effect
+    assert confidence.printed(log_z, torch.tensor([[1, 1]])).isnan().all()
+
+
 @pytest.mark.parametrize("fuse", [confidence.printed, confidence.weighted])
 def test_each_is_its_loop_and_a_distribution(fuse):
     log_z = torch.randn(2, 4, 3, 2, 5, generator=seeded(0)).log_softmax(2)

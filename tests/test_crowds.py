@@ -182,6 +182,13 @@ def test_an_unknown_set_lists_the_known(package):
         crowds.medmnist("dogmnist", root=package)
 
 
+def test_a_size_in_the_name_and_a_size_that_is_none_say_what_there_is(package):
+    with pytest.raises(ValueError, match=r"without its size \(breastmnist, chestmnist.*got 'breastmnist_224'"):
+        crowds.medmnist("breastmnist_224", root=package)
+    with pytest.raises(ValueError, match="28, or 64 with 5 times the memory.*got 100"):
+        crowds.medmnist("breastmnist", size=100, root=package)
+
+
 @pytest.mark.parametrize(("name", "size"), [("../secret", 28), ("BreastMNIST", 28), ("", 28), ("breastmnist", 32)])
 def test_odd_names_and_sizes_are_refused(folder, name, size):
     with pytest.raises(ValueError, match="must be"):

@@ -90,6 +90,12 @@ def test_what_does_not_fit_is_told(tmp_path):
     imsave(tmp_path / "d" / "0001" / "0001_seg_cup_1.png", filled(CUP, 40), check_contrast=False)
     with pytest.raises(ValueError, match=r"\(40, 40\), its picture \(32, 32\)"):
         masks_of_raters(tmp_path / "d", "refuge")
+    written(tmp_path / "f", "0001")
+    smooth = filled(CUP)
+    smooth[9, CUP], smooth[20, CUP] = 17, 128
+    imsave(tmp_path / "f" / "0001" / "0001_seg_cup_1.png", smooth, check_contrast=False)
+    with pytest.raises(ValueError, match=r"seg_cup_1.png holds 0, 0.0667, 0.502, 1 of full brightness.*smooth edges"):
+        masks_of_raters(tmp_path / "f", "refuge")
     written(tmp_path / "e", "0001")
     whole = (tmp_path / "e" / "0001" / "0001_seg_cup_1.png").read_bytes()
     (tmp_path / "e" / "0001" / "0001_seg_cup_1.png").write_bytes(whole[:40])

@@ -331,6 +331,42 @@ def test_unanimous_items_keep_their_label():
     assert (found.p[140:][zeros].argmax(1) == 0).all()
 
 
+def test_a_consensus_that_inverts_people_is_never_silent():
+    """50 annotators little better than chance, three labels an item: the warnings are just what the answer is."""
+    spoke = []
+    for seed in range(8):
+        generator = seeded(seed)
+        truth = (torch.rand(300, 1, generator=generator) < 0.1).long()
+        said = torch.where(torch.rand(300, 50, generator=generator) < 0.55, truth, 1 - truth)
+        labels = torch.where(torch.rand(300, 50, generator=generator).argsort(1) < 3, said, MISSING)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = dawid_skene(labels, 2)
+        heard = " ".join(str(w.message) for w in caught)
+        disputed = mean_label(labels, 2).max(1).values < 1  # of three labels none can tie
+        against = float((found.labels != majority(labels, 2))[disputed].double().mean()) > 0.5
+        worse = float((found.A.diagonal(dim1=1, dim2=2).sum(1) < 1 - 1e-9).double().mean()) > 0.5
+        assert ("contradicts the vote on most items" in heard) == against
+        assert ("most annotators worse than guessing" in heard) == worse
+        spoke.append(against or worse)
+    assert any(spoke) and not all(spoke)
+
+
+def test_people_who_never_spoke_are_not_called_worse_than_guessing():
+    labels = torch.full((9, 12), MISSING)
+    labels[:, :2] = (torch.arange(9) % 3)[:, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dawid_skene(labels, 3)
+
+
+def test_a_class_that_nobody_said_is_told_once():
+    with pytest.warns(UserWarning, match=r"nobody ever said \[1\]") as caught:
+        found = dawid_skene(torch.tensor([[0, 0], [2, 2], [0, 2], [2, 2]]), 3)
+    assert len(caught) == 1 and found.A.shape == (2, 3, 3) and found.sensitivity[:, 1].isnan().all()
+
+
+@pytest.mark.filterwarnings("ignore:nobody ever said")
 def test_one_class_only_is_that_class_and_settles():
     for k in (0, 1):
         found = dawid_skene(torch.full((6, 3), k), 2)

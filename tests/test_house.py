@@ -4,10 +4,12 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 
 import pytest
 from conftest import REPO
+from packaging.requirements import Requirement
 
 LIBRARY = sorted((REPO / "course_lib").rglob("*.py"))
 FLOORS = [  # a file imports only files of earlier floors
@@ -131,6 +133,31 @@ def test_running_an_experiment_needs_no_jupyter_and_no_cluster(tmp_path):
     done = subprocess.run([sys.executable, "-c", probe], cwd=tmp_path, capture_output=True, text=True)
     found = ast.literal_eval(done.stdout.strip().splitlines()[-1])
     assert not [name for name in found if "widgets" not in name], done.stdout
+
+
+def test_versions_that_are_known_to_fail_are_out_of_range():
+    """NumPy 2 beside a torch built for NumPy 1; Jupyter Book 2, which ignores our configuration; other widgets."""
+    project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = {r.name: r.specifier for r in map(Requirement, project["dependencies"])}
+    for name, bad, good in (
+        ("torch", "2.2.2", "2.4"),
+        ("jupyter-book", "2.0", "1.0.4"),
+        ("ipywidgets", "7.7", "8.1"),
+        ("ipywidgets", "9.0", "8.1.9"),
+        ("jupyterlab", "3.6", "4.4"),
+        ("jupytext", "1.15", "1.19"),
+    ):
+        assert bad not in required[name] and good in required[name], name
+    assert not [name for name in required if "nvidia" in name or "cuda" in name]
+
+
+def test_no_file_hides_a_second_openmp():
+    texts = [*LIBRARY, *(REPO / "notebooks/src").glob("*.py"), REPO / "tests/conftest.py", REPO / ".ci/run"]
+    assert not [p for p in texts if "KMP_DUPLICATE" in p.read_text(encoding="utf-8")]
+
+
+def test_line_endings_are_one_everywhere():
+    assert "* text=auto eol=lf" in (REPO / ".gitattributes").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("command", (["check"], ["format", "--check"]), ids=" ".join)

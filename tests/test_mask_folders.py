@@ -97,6 +97,46 @@ def test_three_classes_and_a_code_for_no_label(tmp_path):
     assert found.labels[0, 0, 0, 0] == 2 and found.labels[0, 0, 11, 9] == MISSING and found.labels[0, 0, 4, 4] == 1
 
 
+def test_a_class_that_nobody_used_is_kept_where_it_is_named(tmp_path):
+    for name in ("al", "bo"):
+        saved(tmp_path / f"in/{name}/one.png", SQUARE * 2)
+    found = Annotations.from_masks(tmp_path / "in", classes=("none", "disc", "cup"))
+    assert found.n_classes == 3 and found.labels.unique().tolist() == [0, 2]
+    (path,) = write_masks(tmp_path / "out", found, found.labels[:, 0])
+    assert (np.array(Image.open(path)) == SQUARE * 2).all()
+
+
+@pytest.mark.parametrize("values", [(0, 255), (0, 128, 255), (0, 85, 170, 255), (0, 1, 2), (0, 3), (0, 50, 100)])
+def test_values_that_look_like_classes_are_classes(tmp_path, values):
+    mask = np.resize(np.array(values, np.uint8), (12, 10))
+    for name in ("al", "bo"):
+        saved(tmp_path / name / "one.png", mask)
+    assert Annotations.from_masks(tmp_path).classes == tuple(map(str, values))
+
+
+@pytest.mark.parametrize("values", [(0, 17, 128, 254, 255), (0, 254, 255), (0, 1, 2, 255), (0, 64, 255)])
+def test_smooth_edges_and_a_code_for_no_label_are_no_classes_unless_named(tmp_path, values):
+    mask = np.resize(np.array(values, np.uint8), (12, 10))
+    for name in ("al", "bo"):
+        saved(tmp_path / name / "one.png", mask)
+    with pytest.raises(ValueError, match=rf"hold the values \({', '.join(map(str, values))}\); is 255"):
+        Annotations.from_masks(tmp_path)
+    names = [f"class {value}" for value in values]
+    assert Annotations.from_masks(tmp_path, classes=names).n_classes == len(values)
+    if values == (0, 1, 2, 255):
+        assert Annotations.from_masks(tmp_path, missing=255).n_classes == 3
+
+
+def test_only_the_declared_code_means_no_label(tmp_path):
+    odd = SQUARE.astype(np.int16)
+    odd[0, :2] = 255, -4
+    for name in ("al", "bo"):
+        saved(tmp_path / name / "one.npy", odd)
+    for missing in (None, -1, 255):
+        with pytest.raises(ValueError, match="one.npy holds -4, below 0"):
+            Annotations.from_masks(tmp_path, missing=missing)
+
+
 def test_pictures_of_the_same_names_become_images(tmp_path):
     for case in ("a", "b"):
         saved(tmp_path / f"al/{case}.png", SQUARE)

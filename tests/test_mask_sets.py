@@ -62,6 +62,13 @@ def test_by_hand_on_two_by_two():
 def test_two_empty_masks_agree_and_one_alone_is_as_far_as_can_be():
     empty, full = torch.zeros(1, 1, 2, 2, dtype=torch.long), torch.ones(1, 1, 2, 2, dtype=torch.long)
     assert ged(empty, empty) == 0 and ged(empty, full) == pytest.approx(2)
+    three_of_four = torch.cat([empty, empty, empty, full], 1)  # 2 / 4 - 0 - 6 / 16
+    assert ged(empty, three_of_four) == pytest.approx(0.125)
+
+
+def test_without_self_pairs_a_perfect_answer_of_few_may_lie_below_0():
+    both = torch.tensor([[[[1, 0]], [[0, 1]]]])
+    assert ged(both, both) == 0 and ged(both, both, unbiased=True) == pytest.approx(-0.5)
 
 
 def test_who_was_not_asked_does_not_count():

@@ -6,7 +6,8 @@ import torch
 from skimage.measure import label
 
 from course_lib import data, scenes
-from course_lib.annotations import MISSING
+from course_lib.annotations import MISSING, Annotations
+from course_lib.fusion import majority, staple
 from course_lib.mask_annotators import (
     PANELS,
     blank,
@@ -24,8 +25,11 @@ from course_lib.mask_annotators import (
     under,
     where,
 )
-from course_lib.metrics import dice
-from course_lib.networks import seeded
+from course_lib.methods.pixels import Pixels
+from course_lib.metrics import dice, ged
+from course_lib.networks import seeded, unet
+from course_lib.pixel_cms import EverywhereCM
+from course_lib.training import fit
 
 SCENES = {
     "digits": lambda N, g, **size: scenes.digits(data.mnist5k().take(torch.arange(N) * 61), generator=g, **size),
@@ -143,12 +147,26 @@ def test_thick_contains_thin_lies_within_and_neither_runs_along_an_edge(size):
     assert (thick[:, 8:] == 0).all() and (thick[:, :, 8:] == 0).all()
 
 
+@pytest.mark.filterwarnings("ignore:the network predicts no foreground")
 def test_a_thin_stroke_vanishes_and_every_consumer_lives_with_it():
     stroke = torch.zeros(1, 16, 16, dtype=torch.long)
     stroke[:, 2:14, 7:9] = 1
     gone = drawn(under(2, 2), stroke)
     assert gone.sum() == 0
     assert dice(gone, stroke).foreground == 0 and dice(gone, gone, empty=1.0).foreground == 1
+    assert ged(gone[:, None], stroke[:, None]) == 2 and ged(gone[:, None], gone[:, None]) == 0
+    said = torch.cat([gone, stroke, stroke])[None]
+    assert staple(said, 2).labels.equal(stroke) and majority(said, 2).equal(stroke)
+    model = Pixels(unet(1, 2, width=4, generator=seeded(0)), EverywhereCM(3, 2), lam=0.1)
+    history = fit(model, Annotations(stroke[:, None].float(), said, n_classes=2), epochs=2, progress=False)
+    assert torch.isfinite(history.loss).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.float32])
+@pytest.mark.parametrize("annotator", [over(1, 1), under(1, 1), fractured(1, 1)])
+def test_a_truth_of_any_type_is_drawn_alike(annotator, dtype):
+    truth = square(16, 0, 6)  # touches two edges of the picture
+    assert drawn(annotator, truth.to(dtype)).equal(drawn(annotator, truth))
 
 
 def test_classes_grow_and_shrink_together():

@@ -294,6 +294,12 @@ def test_missing_pixels_are_in_no_count():
         dice(mask("21"), mask("21") * 255, 3)
 
 
+def test_where_all_pixels_are_ignored_nothing_counts():
+    for score in (dice, iou):
+        found = score(mask("0110"), torch.full((1, 1, 4), MISSING))
+        assert found.score.isnan().all() and found.count.tolist() == [0, 0]
+
+
 def test_masks_of_unequal_shape_are_refused():
     for p, t in ((mask("01"), mask("011")), (mask("01")[0], mask("01")[0])):
         with pytest.raises(ValueError, match=r"\(N, H, W\)"):

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import os
 import re
 import statistics
 import subprocess
@@ -104,6 +105,17 @@ def addresses(notebook) -> list[str]:
         for cell in code_cells(notebook)
         for node in ast.walk(ast.parse(python(cell.source)))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"https?://|ftp://", node.value)
+    ]
+
+
+def neighbours(notebook) -> list[str]:
+    """Paths in code that only hold where the notebook lies in the repository."""
+    beside = re.compile(r"(\.\.?|notebooks|book|data|tests|course_lib)[/\\\\]")
+    return [
+        node.value
+        for cell in code_cells(notebook)
+        for node in ast.walk(ast.parse(python(cell.source)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and beside.match(node.value)
     ]
 
 
@@ -270,6 +282,36 @@ def test_notebook_and_twin_say_the_same(path):
 
 
 @every_chapter
+def test_the_endings_of_lines_and_the_age_of_files_do_not_matter(path, tmp_path):
+    notebook, twin = tmp_path / path.name, tmp_path / f"{path.stem}.py"
+    for copy, source in ((notebook, path), (twin, path.parent / "src" / f"{path.stem}.py")):
+        copy.write_bytes(source.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+    for older in (notebook, twin):
+        os.utime(notebook, (2e9, 2e9))
+        os.utime(twin, (2e9, 2e9))
+        os.utime(older, (1e9, 1e9))
+        assert not difference(nbformat.read(notebook, 4), jupytext.read(twin))
+    changed = twin.read_bytes().replace(b"import", b"import os, ", 1)
+    twin.write_bytes(changed)
+    assert difference(nbformat.read(notebook, 4), jupytext.read(twin))
+
+
+@every_chapter
+def test_a_chapter_may_lie_alone_in_a_folder(path):
+    """Its checks, data and results come with the library; nothing is looked for beside the notebook."""
+    assert not neighbours(nbformat.read(path, 4))
+
+
+@every_chapter
+def test_widgets_need_no_manager_of_their_own(path):
+    notebook = nbformat.read(path, 4)
+    text = "\n".join(cell.source for cell in code_cells(notebook))
+    assert not re.search(
+        r"%matplotlib|enable_custom_widget_manager|google\.colab|ipympl|ipycanvas|tqdm\.notebook", text
+    )
+
+
+@every_chapter
 def test_no_outputs_are_committed(path):
     assert not left_over(nbformat.read(path, 4))
 
@@ -343,6 +385,9 @@ def book_of(*cells):
 def test_a_changed_twin_is_seen_and_harmless_metadata_is_not():
     a, b = book_of("text", code("x = 1\ny = 2")), book_of("text", code("x = 1\r\ny = 2", scrolled=True))
     b.metadata["kernelspec"] = {"display_name": "somebody's"}
+    b.metadata["vscode"] = {"interpreter": {"hash": "0"}}
+    b.cells[1].metadata["vscode"] = {"languageId": "python"}
+    b.cells[1].metadata["collapsed"] = False
     assert not difference(a, b)
     assert difference(a, book_of("text", code("x = 2\ny = 2")))
     assert difference(a, book_of("text", code("x = 1\ny = 2", "check")))
@@ -367,6 +412,11 @@ def test_neighbours_without_prose_are_seen():
 def test_addresses_are_seen_but_comments_may_cite():
     bad = code("import pandas as pd\npd.read_csv('https://example.org/a.csv')  # https://example.org")
     assert addresses(book_of(bad, code("# see http://example.org\nx = 1"))) == ["https://example.org/a.csv"]
+
+
+def test_paths_beside_the_notebook_are_seen():
+    bad = code("open('../data/x.csv')\nload('book/results')\nopen('tests/a.py')\nprint('and/or', 'bookish', 'a ./b')")
+    assert neighbours(book_of(bad)) == ["../data/x.csv", "book/results", "tests/a.py"]
 
 
 def test_names_read_too_early_are_seen():

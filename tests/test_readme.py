@@ -54,3 +54,21 @@ def test_every_top_level_folder_is_explained():
 def test_the_lowest_python_is_the_same_everywhere():
     project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
     assert project["requires-python"].removeprefix(">=") in README
+
+
+def test_what_users_ran_into_has_its_remedy():
+    for trouble, remedy in (
+        ("Kernel without the package", "first cell of each chapter prints the line to run"),
+        ("model not found", "`jupyterlab_widgets` and `ipywidgets` must sit in the environment that runs JupyterLab"),
+        ("OpenMP", "a fresh environment with pip alone"),
+        ("260 characters", "clone into a short folder"),
+        ("CPU build", ".ci/run"),
+    ):
+        text = " ".join(README.split())
+        assert trouble in text and remedy in text, trouble
+
+
+def test_nothing_tells_jupytext_to_let_the_newer_file_win():
+    texts = [README, *((REPO / folder).glob("*.md") for folder in ("book", "data"))]
+    texts = [t if isinstance(t, str) else "".join(p.read_text(encoding="utf-8") for p in t) for t in texts]
+    assert "jupytext --to notebook --update" in README and not any("--sync" in text for text in texts)

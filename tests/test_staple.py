@@ -15,7 +15,7 @@ from course_lib.confusion import count_matrices, log, posterior
 from course_lib.fusion import dawid_skene, majority, mean_label, spatial_staple, staple
 from course_lib.mask_annotators import PANELS, draw_masks
 from course_lib.networks import seeded
-from course_lib.patterns import Patterns
+from course_lib.patterns import EM, Patterns
 from course_lib.scenes import lesions, shapes
 
 pytestmark = pytest.mark.filterwarnings("ignore:STAPLE (contradicts|finds)", "ignore:.*not identifiable")
@@ -212,7 +212,12 @@ def test_no_masks_break_fusion(data):
 
 def test_what_is_undefined_is_nan_and_stays_out_of_the_map():
     for k in (0, 1):
-        found = staple(torch.full((3, 4, 4), k), 2)
+        for fuse in (staple, spatial_staple):
+            with pytest.warns(UserWarning, match=rf"nobody ever said \[{1 - k}\]") as caught:
+                found = fuse(torch.full((3, 4, 4), k), 2)
+            assert len(caught) == 1 and (found.labels == k).all() and torch.isfinite(found.p).all()
+        with pytest.warns(UserWarning):
+            found = staple(torch.full((3, 4, 4), k), 2)
         assert found.converged and (found.labels == k).all()
         assert found.sensitivity[0, :, 1 - k].isnan().all() and not found.sensitivity[0, :, k].isnan().any()
 
@@ -253,6 +258,24 @@ def test_doubtful_consensus_is_never_silent():
         assert ("contradicts the vote" in said) == against and ("worse than guessing" in said) == worse
         spoke.append(bool(against or worse))
     assert any(spoke) and not all(spoke)
+
+
+def test_windows_in_doubt_are_told_for_the_image_that_they_make_up():
+    """Two images of nine windows: in one the answer is the minority's, in the other three of five are turned round."""
+    patterns = Patterns(torch.randint(0, 2, (2, 5, 6, 6), generator=seeded(0)), 2)
+    em = EM(patterns, patterns.block_counts(2).reshape(patterns.U, -1), smoothing=0.01, keep_prior=True)
+    em.W[:, :9] = em.mean[:, None, ::-1]
+    em.A[:] = torch.eye(2).numpy()[:, None]
+    em.A[:3, :, 9:] = 1 - torch.eye(2).numpy()[:, None]
+    against, worse = em.doubts(2)
+    assert against.tolist() == [True, False] and worse.tolist() == [False, True]
+
+
+def test_unanimous_pixels_keep_their_label():
+    masks = torch.ones(5, 10, 20, dtype=torch.long)
+    masks[:, :3] = torch.randint(2, (5, 3, 20), generator=seeded(0))
+    for found in check(masks):
+        assert (found.labels[0, 3:] == 1).all()
 
 
 def test_an_answer_against_the_vote_is_never_silent():

@@ -822,6 +822,15 @@ def test_validation_data_of_other_annotators_are_refused():
     assert "annotators" in untouched(trace(), validation=HELD_OUT.with_labels(HELD_OUT.labels.max(1).values[:, None]))
 
 
+def test_validation_data_of_strangers_are_refused_though_they_are_as_many():
+    """Tables sort their annotators by name: one more and one fewer, and every matrix would be another's."""
+    named = lambda data, names: data.with_labels(data.labels, names)  # noqa: E731
+    ours, theirs = [f"{r + 7}" for r in range(R)], [f"{r + 8}" for r in range(R)]
+    message = untouched(trace(), named(DATA, ours), validation=named(HELD_OUT, theirs))
+    assert f"`validation` has the annotators {', '.join(theirs)}" in message
+    assert f"nothing is known of {R + 7}." in message
+
+
 def test_validation_images_of_another_size_are_refused_before_training():
     untouched(trace(), validation=Annotations(IMAGES[:, :5], DATA.labels, n_classes=L))
 
