@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from course_lib.files import whole_file
+
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG, TOC, HTML = "book/_config.yml", "book/_toc.yml", "book/_build/html"
 MAY_RAISE = "raises-exception"  # the only cells whose errors are part of the lesson
@@ -145,10 +147,8 @@ def cell_name(notebook, index: int) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a text file so that a reader sees the old one or the new one, never half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-    os.replace(name, path)
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
 
 
 def unfinished(path: Path) -> list[str]:

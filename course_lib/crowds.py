@@ -79,10 +79,8 @@ def medmnist(name: str, size: int = 28, root: str | Path | None = None, *, fetch
         raise ValueError(f"`size` must be 28, or 64 with 5 times the memory (224 would take 64 times); got {size!r}.")
     info, base, file = _medmnist_info(), base_folder(root), f"{name}{'' if size == 28 else '_64'}.npz"
     known = ", ".join(sorted(info or ("breastmnist, ...",)))
-    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]+", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9]+", name) or (info is not None and name not in info):
         raise ValueError(f"`name` must be a set of MedMNIST, without its size ({known}); got {name!r}.")
-    if info is not None and name not in info:
-        raise ValueError(f"MedMNIST has no set {name!r}; it has {known}.")
     about = (info or {}).get(name, {})
     if "multi-label" in about.get("task", ""):
         raise ValueError(_several(name))

@@ -39,14 +39,10 @@ def kept_file(name: str) -> Path:
 
 def keep_json(path: Path, content: object, what: str) -> Path:
     """Writes `content`, the reader's own `what`, whole or not at all; returns the path. Raises OSError in one line."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(json.dumps(content), encoding="utf-8")
-        os.replace(part, path)
+        with whole_file(path) as part:
+            part.write_text(json.dumps(content), encoding="utf-8")
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
         why = f"cannot keep the {what} in {path} ({error.strerror}); set COURSE_HOME to a folder you may write to"
         raise OSError(why) from None
     return path
@@ -221,6 +217,19 @@ def _opened(url: str) -> http.client.HTTPResponse:
 def natural(text: str) -> list:
     """A key for sorting that puts 10 after 9."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A name beside `path` to write to; it becomes `path` at the end, and after an error nothing is left of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        os.replace(part, path)
+    finally:
+        with suppress(OSError):  # it has its own name by now, or could not be written
+            part.unlink()
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import os
 import pkgutil
 import re
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from typing import NamedTuple
 from course_lib import checks
 from course_lib.book import ROOT, chapters
 from course_lib.edition import EXERCISE, EditionError, tags
+from course_lib.files import whole_file
 from course_lib.judging import Exercise, judge, statements
 
 SECONDS = 60.0
@@ -250,17 +250,10 @@ def seed_of(student: str, exercise: Exercise, word: str = "") -> int:
 def write(rows: list[Row], out: Path) -> Path:
     """Write the score file whole, or not at all; a name or message that a spreadsheet would calculate is quoted."""
     out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(Row._fields)
-            writer.writerows([_plain(value) for value in row] for row in rows)
-        os.replace(part, out)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
+    with whole_file(out) as part, open(part, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Row._fields)
+        writer.writerows([_plain(value) for value in row] for row in rows)
     return out
 
 

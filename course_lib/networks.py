@@ -113,9 +113,3 @@ def seeded(seed: int) -> Generator:
 def n_parameters(module: nn.Module) -> int:
     """How many numbers are trained."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
-
-
-def logits_shape(network: nn.Module, images: Tensor) -> tuple[int, ...]:
-    """The shape of the network's answer for one image of `images`, found by asking."""
-    with torch.no_grad():
-        return tuple(network(images[:1]).shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from .annotations import MISSING, Annotations
 from .confusion import of_annotators
+from .files import whole_file
 
 
 class Labelled:
@@ -264,10 +264,8 @@ def threads_for(methods: list[nn.Module], device: torch.device) -> Iterator[None
 
 
 def write_tensors(content: dict, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
-    torch.save(content, part)
-    os.replace(part, path)
+    with whole_file(path) as part:
+        torch.save(content, part)
 
 
 def read_tensors(path: Path) -> dict:

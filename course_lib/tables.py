@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .annotations import MISSING, Annotations
-from .files import natural
+from .files import natural, whole_file
 
 COLUMNS = {
     "item": ("item", "task", "item_id", "task_id", "image", "image_id", "case", "example", "id"),
@@ -288,13 +286,6 @@ def write_crowdkit(path: str | Path, data: Annotations) -> Path:
 
 def _written(path: str | Path, head: list[str], rows: Iterable[list]) -> Path:
     path = Path(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([head])
-            csv.writer(file, lineterminator="\n").writerows(rows)
-        os.replace(part, path)
-    finally:
-        with suppress(OSError):
-            part.unlink()
+    with whole_file(path) as part, open(part, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([head, *rows])
     return path

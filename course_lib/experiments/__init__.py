@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from .. import __version__
+from ..files import whole_file
 from ..training import pick_device
 from ..training import size as current_size
 from . import asking, classes, cluster, coarse, costs, masks, matrices, people, pixels, plausible, recurrence
@@ -143,12 +144,10 @@ def run(
 def write(result: dict, out: str | Path, *, keep: str | Path | None = None) -> Path:
     """Writes OUT/NAME.SIZE.json, whole or not at all, and returns its path; then removes what `run` kept in `keep`."""
     path = Path(out) / f"{result['experiment']}.{result['size']}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
     rows = ",\n  ".join(json.dumps(row) for row in result["rows"])  # a row a line: a readable diff
     head = json.dumps({key: value for key, value in result.items() if key != "rows"})
-    part.write_text(f'{head[:-1]}, "rows": [\n  {rows}\n]}}\n', encoding="utf-8")
-    os.replace(part, path)
+    with whole_file(path) as part:
+        part.write_text(f'{head[:-1]}, "rows": [\n  {rows}\n]}}\n', encoding="utf-8")
     if keep:
         partial_path(keep, result["experiment"], result["size"]).unlink(missing_ok=True)
     return path

@@ -11,13 +11,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tqdm.auto import tqdm
 
+from ..files import whole_file
 from ..training import pick_device
 
 Rows = dict | list[dict]
@@ -117,14 +117,10 @@ class Kept:
         self.found[key] = rows
         self.lines.append(json.dumps({"unit": key, "rows": rows}))
         first = json.dumps({**self.head, "seconds": round(self.seconds(), 1)})
-        part = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            part.write_text("\n".join([first, *self.lines, ""]), encoding="utf-8")
-            os.replace(part, self.path)
+            with whole_file(self.path) as part:
+                part.write_text("\n".join([first, *self.lines, ""]), encoding="utf-8")
         except OSError as error:
-            with suppress(OSError):
-                part.unlink()
             raise OSError(f"cannot keep finished runs in {self.path} ({error.strerror}); name another --out.") from None
 
     def _read(self) -> None:

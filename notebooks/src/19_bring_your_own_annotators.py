@@ -364,11 +364,11 @@ assert torch.allclose(mine, torch.cat([foretold_slow(fused.A, fused.prior, said)
 print(f"{len(mine)} labels, on the mean {mine.mean():.3f} nats")
 
 # %% [markdown]
-# Now five turns, for a matrix each and for one matrix that all share. (EM creeps at the end when all share one matrix; its 200
-# rounds will do.)
+# Now five turns, for a matrix each and for one matrix that all share. (The library warns where EM creeps or contradicts the vote.
+# Here two models are compared, and both may do so.)
 
 # %%
-warnings.filterwarnings("ignore", message="Dawid-Skene still moved")
+warnings.filterwarnings("ignore", message="Dawid-Skene")
 
 
 def held_out(labels, people=None):
@@ -591,7 +591,8 @@ for kind, each in scores.items():
 #
 # For masks, each annotator has a folder, and the files of one case have one name. A few pictures, three people: one draws too
 # wide, one too narrow, one leaves gaps. Their masks are PNG files that hold 0, 100 and 200, as many tools write them. (Where a
-# value means "not looked at", name it: `missing=255`. Names of classes go by `classes=`, one for each value, 0 first.)
+# value means "not looked at", name it: `missing=255`. Names of classes go by `classes=`, one for each value, 0 first. Sets that
+# put all raters' masks of a picture side by side, as REFUGE, RIGA and QUBIQ do, are read by `folders.masks_of_raters`.)
 
 # %%
 scene = scenes.shapes(P.pictures, size=48, generator=seeded(3))
