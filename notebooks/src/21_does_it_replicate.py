@@ -363,6 +363,36 @@ lines += [f"| {j.claim['claim']} | {papers.TITLES[j.claim['paper']]}, {j.claim['
 Markdown("\n".join(lines))
 
 # %% [markdown]
+# And what was run, where. All verdicts rest on size `lesson`: small pictures and short training. Size `paper` and GPUs are for whoever
+# has them; `course run NAME --size paper --commit` puts a result beside the others, and the next build of this page counts it.
+
+# %%
+def committed(name, size):
+    """A result of the book, None where it was not computed."""
+    try:
+        return experiments.read(data.shipped(f"results/{name}.{size}.json"))
+    except FileNotFoundError:
+        return None
+
+
+ran = {}
+for size in ("lesson", "paper"):
+    found = {name: committed(name, size) for name in experiments.EXPERIMENTS}
+    ran[size] = results = {name: result for name, result in found.items() if result}
+    n_runs = sum(len(r["rows"]) for r in results.values())
+    print(f"{len(results)} of {len(experiments.EXPERIMENTS)} experiments at `{size}`: {n_runs} runs")
+on_gpu = [one for one in book.ledger().values() if one["gpu"]]
+print(f"{len(on_gpu)} of {len(book.ledger())} chapters have been run on a GPU; the others are not yet run on one")
+
+# %% tags=["hide-input"]
+lines = ["| experiment | size | runs | device | seconds |", "| --- | --- | --- | --- | --- |"]
+for size, results in ran.items():
+    for name, r in sorted(results.items()):
+        lines.append(f"| `{name}` | {size} | {len(r['rows'])} | {r['device']} | {r['seconds']:.0f} |")
+lines += [f"| `{name}` | paper | *not yet run* | | |" for name in sorted(experiments.EXPERIMENTS.keys() - ran["paper"].keys())]
+Markdown("<details><summary>Every experiment</summary>\n\n" + "\n".join(lines) + "\n\n</details>")
+
+# %% [markdown]
 # ## 7. Errata
 #
 # Formulas are another matter than outcomes. Whether columns sum to 1 is not a question of draws: a cell with an `assert` decides it,
