@@ -244,6 +244,12 @@ def test_every_name_of_the_notation_table_is_in_the_library_or_marked_as_maths()
         )
 
 
+def test_the_glossary_is_in_the_order_of_the_alphabet():
+    words = re.findall(r"^\w.*$", (REPO / "book/glossary.md").read_text(encoding="utf-8").split("{glossary}")[1], re.M)
+    plain = [re.sub(r"[^a-z ]", "", word.casefold()) for word in words]
+    assert len(plain) > 60 and plain == sorted(plain)
+
+
 def test_every_module_that_a_reader_may_import_is_on_the_page_of_the_library():
     named = re.findall(r"<!-- module ([\w.]+) -->", (REPO / "book/api.md").read_text(encoding="utf-8"))
     library = [path.relative_to(REPO / "course_lib").with_suffix("") for path in (REPO / "course_lib").rglob("*.py")]
