@@ -72,7 +72,7 @@ class Annotations:
             raise ValueError(f"{len(names)} names for R={labels.shape[1]} annotators; is `labels` (N, R)?")
         put("names", names)
         for name, want in (("classes", self.n_classes), ("item_names", len(labels)), ("sources", len(labels))):
-            put(name, tuple(getattr(self, name)))
+            put(name, tuple(getattr(self, name) if name == "sources" else map(str, getattr(self, name))))
             if getattr(self, name) and len(getattr(self, name)) != want:
                 raise ValueError(
                     f"`{name}` must be none or {want} beside these labels; got {len(getattr(self, name))}."

@@ -194,6 +194,13 @@ def test_strings_get_the_fix_with_np_unique(labels):
     assert "np.unique" in message and "return_inverse=True" in message
 
 
+def test_numbers_as_names_become_words_everywhere():
+    n = len(LABELS)
+    data = annotations(classes=range(3, 3 + L), item_names=range(n), sources=[("case", z) for z in range(n)])
+    assert data.classes == tuple(str(3 + k) for k in range(L)) and data.item_names[1] == "1"
+    assert data.sources[1] == ("case", 1)  # these are no words
+
+
 def test_none_is_missing_among_numbers_and_shown_among_names():
     for raw in ([[0, None]] * N, np.array([[0, None]] * N, dtype=object), [[0.0, None], [None, 1]] * (N // 2)):
         wanted = [[MISSING if y is None else int(y) for y in row] for row in raw]

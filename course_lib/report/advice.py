@@ -48,7 +48,7 @@ PICTURES_MAY_HELP = (
 
 def sentences(found: dict[str, Any]) -> list[str]:
     """At most ten sentences, the gravest first; never empty."""
-    return [
+    told = [
         *_about_size(found),
         *_about_agreement(found),
         *_about_annotators(found),
@@ -56,6 +56,7 @@ def sentences(found: dict[str, Any]) -> list[str]:
         *_about_doubt(found),
         *_about_model(found),
     ]
+    return sorted(told, key=lambda sentence: sentence != COPIES)  # it casts doubt on all others
 
 
 def _about_size(found: dict[str, Any]) -> list[str]:
