@@ -255,7 +255,7 @@ def test_three_who_copy_are_given_away_by_pictures_that_do_not_help(brief):
     honest = analyse(data.with_labels(good, tuple("abcd")), progress=False).summary
     assert advice.COPIES not in honest["next"] and honest["fused_by"] in (NET_SHARED, NET_EACH)
     copied = analyse(data.with_labels(torch.cat([good, one.expand(-1, 3)], 1), tuple("abcdefg")), progress=False)
-    assert copied.summary["fused_by"] == EACH and advice.COPIES == copied.summary["next"][0]  # the gravest first
+    assert copied.summary["fused_by"] == EACH and copied.summary["next"][0] == advice.COPIES  # the gravest first
     assert accuracy(copied.p.argmax(1), data.truth) < 0.7  # which nobody could know who has labels alone
 
 
