@@ -101,7 +101,7 @@ def _chosen(data: Annotations, cases: list[slice], each: fusion.Fused, nets: Any
 
 
 def _summary(data: Annotations, cases: list[slice], compared: Compared, heard: list[str]) -> dict[str, Any]:
-    masks, p, A = data.labels.ndim == 4, compared.p, compared.A
+    masks, chosen, p, A = data.labels.ndim == 4, compared.chosen, compared.p, compared.A
     return {
         "kind": "masks" if masks else "classes",
         "items": data.n_items,
@@ -113,14 +113,12 @@ def _summary(data: Annotations, cases: list[slice], compared: Compared, heard: l
         "matrices": {name: matrix.tolist() for name, matrix in zip(data.names, A, strict=True)},
         "dominance": dominance(A),
         "warnings": identifiability_warnings(data, A) + heard,
-        "held_out": [
-            {**asdict(fit), "half": _number(fit.half), "in_words": IN_WORDS[fit.model]} for fit in compared.fits
-        ],
-        "fused_by": compared.chosen,
-        "matrices_by": compared.chosen if compared.chosen in NETWORKS else "STAPLE" if masks else "Dawid-Skene",
+        "held_out": [asdict(f) | {"half": _number(f.half), "in_words": IN_WORDS[f.model]} for f in compared.fits],
+        "fused_by": chosen,
+        "matrices_by": chosen if chosen in NETWORKS else "STAPLE" if masks else "Dawid-Skene",
         "networks": compared.networks,
         "fused": _certainty(data, p),
-        "doubt": DOUBT_BY_VOTE if compared.chosen == VOTE else DOUBT_BY_MODEL,
+        "doubt": DOUBT_BY_VOTE if chosen == VOTE else DOUBT_BY_MODEL,
         "in_doubt": _in_doubt(data, p),
         "accuracy_on_given_truth": _accuracy(data, p, compared.each),
     }
@@ -175,7 +173,7 @@ def _items(data: Annotations) -> list[str]:
 
 def _labelled(data: Annotations) -> Tensor:
     """(N, R) bool: whether an annotator labelled an item."""
-    return data.observed.flatten(2).any(2) if data.labels.ndim == 4 else data.observed
+    return data.observed.unsqueeze(-1).flatten(2).any(2)
 
 
 def _agreement(data: Annotations) -> dict[str, Any]:
@@ -227,7 +225,7 @@ def _annotators(data: Annotations, A: Tensor, p: Tensor) -> list[dict[str, Any]]
 
 def _per_annotator(there: Tensor) -> Tensor:
     """(N, R, *S) bool -> (R,): at how many places."""
-    return there.transpose(0, 1).flatten(1).sum(1).double()
+    return there.unsqueeze(-1).flatten(2).sum((0, 2)).double()
 
 
 def _worst_confusion(A: Tensor, classes: list[str]) -> dict[str, Any]:
@@ -251,7 +249,7 @@ def _certainty(data: Annotations, p: Tensor) -> dict[str, Any]:
 def doubt(data: Annotations, p: Tensor) -> Tensor:
     """(N,): how likely the fused label is wrong; of masks, how many pixels are expected to be."""
     wrong = torch.where(data.observed.any(1), 1 - p.amax(1), 0)
-    return wrong if wrong.ndim == 1 else wrong.flatten(1).sum(1)
+    return wrong.reshape(len(wrong), -1).sum(1)
 
 
 def _in_doubt(data: Annotations, p: Tensor) -> list[dict[str, Any]]:

@@ -107,19 +107,15 @@ def compare_labels(data: Annotations, networks: OfClasses | None = None) -> list
     if len(items) < 2 * FOLDS:
         return []
     fold = torch.randperm(len(items), generator=seeded(0)) % FOLDS
-    scores: dict[str, list[Tensor]] = {name: [] for name in (CHANCE, VOTE, SHARED, EACH)}
     parts = [items[fold == k] for k in range(FOLDS)]
     seen = [data.labels[part] for part in parts]
     turns = FOLDS if data.n_observed <= SMALL else 1
-    for k, aside in enumerate(seen[:turns]):
-        rest = torch.cat(seen[:k] + seen[k + 1 :])
-        for name, scored in _plain(rest, L, aside).items():
-            scores[name].append(scored)
-    joined = {name: torch.cat(scored) for name, scored in scores.items()}
+    found = [_plain(torch.cat(seen[:k] + seen[k + 1 :]), L, aside) for k, aside in enumerate(seen[:turns])]
+    scores = {name: torch.cat([scored[name] for scored in found]) for name in found[0]}
     if networks is not None:
-        joined |= networks.scores(parts[:turns])
+        scores |= networks.scores(parts[:turns])
     aside = torch.cat(seen[:turns])
-    return _ranked(joined, aside, torch.arange(len(aside)), networks.lost if networks else {})
+    return _ranked(scores, aside, torch.arange(len(aside)), networks.lost if networks else {})
 
 
 def compare_masks(data: Annotations, cases: Sequence[slice], networks: OfMasks | None = None) -> list[Fit]:

@@ -180,7 +180,7 @@ class OfMasks(Networks):
         """Every so manieth pixel of a large picture is looked at, along each side."""
         R, L, (H, W) = self.data.n_annotators, self.data.n_classes, self.data.images.shape[2:]
         most = min(AREA, MATRICES // (R * L * L))
-        return max(1, min(math.ceil(math.sqrt(H * W / most)), min(H, W) // SIDE))
+        return min(math.ceil(math.sqrt(H * W / most)), min(H, W) // SIDE)
 
     def _small(self, images: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, C, h, w): means of blocks."""
@@ -200,7 +200,7 @@ class OfMasks(Networks):
     def _trained(self, name: str, labels: Tensor) -> Pixels:
         R, L = self.data.n_annotators, self.data.n_classes
         data, batch, steps = self._some(name, labels)
-        epochs = max(1, round(steps * batch / data.n_items))
+        epochs = round(steps * batch / data.n_items)
         network = unet(data.images.shape[1], L, width=WIDTH, generator=seeded(0))
         cm = PixelCM(R, L, WIDTH, generator=seeded(77)) if name == NET_PIXELS else EverywhereCM(R, L)
         method = Pixels(network, cm, joint=True)
@@ -224,7 +224,7 @@ class OfMasks(Networks):
         channels = CHANNELS + (4 * R * L * L if name == NET_PIXELS else R * L)
         affordable = int(WORK / (batch * images[0, 0].numel() * channels))
         steps = max(20, min(STEPS["masks"], affordable))
-        most = max(batch, steps * batch // 4)  # each picture comes at least four times
+        most = steps * batch // 4  # so that each picture comes at least four times
         kept = heard[torch.randperm(len(heard), generator=seeded(3))[:most]].sort().values
         return Annotations(images[kept], labels[kept], L, names=self.data.names), batch, steps
 
@@ -257,7 +257,7 @@ def parted(data: Annotations) -> tuple[Annotations, Annotations]:
     """To learn from, and a tenth of the pixels of some pictures, whose noisy labels tell when to stop: few pictures
     are soon known by heart, with all mistakes of their annotators."""
     numbers = data.labels[0, 0].numel() * max(64, data.n_annotators * data.n_classes**2)  # that one picture takes
-    some = max(1, min(data.n_items, 64, 16 * MATRICES // numbers))  # they are asked all at once
+    some = min(data.n_items, 64, 16 * MATRICES // numbers)  # they are asked all at once
     stop = torch.rand(data.n_items, 1, *data.labels.shape[2:], generator=seeded(4)) < 0.1
     stop[some:] = False
     if not (data.observed & stop).any():  # labels are so few that none of them was drawn
