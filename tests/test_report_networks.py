@@ -371,6 +371,8 @@ def test_left_out_takes_a_prior_of_each_item():
         (torch.rand(99, 1, 8, 8), torch.zeros(99, 2, dtype=torch.long), "99 items are too few"),
         (torch.rand(9, 1, 8, 8), torch.zeros(9, 2, 8, 8, dtype=torch.long), "9 pictures are too few"),
         (torch.rand(20, 1, 7, 9), torch.zeros(20, 2, 7, 9, dtype=torch.long), "7 x 9 pixels are too small"),
+        (torch.rand(20, 1, 9, 9), torch.zeros(20, 2, 8, 8, dtype=torch.long), "not as large as the masks"),
+        (torch.rand(20, 5), torch.zeros(20, 2, 8, 8, dtype=torch.long), "not as large as the masks"),
         (torch.rand(100, 1, 8, 8), torch.zeros(100, 2, dtype=torch.long), ""),
     ],
 )

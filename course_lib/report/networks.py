@@ -44,6 +44,8 @@ def why_not(data: Annotations) -> str:
     heard = int(data.observed.flatten(1).any(1).sum())
     if not data.identities:
         return "annotators are anonymous slots, and a matrix for each would describe nobody"
+    if masks and size != data.labels.shape[2:]:
+        return "the pictures are not as large as the masks"
     if masks and min(size) < SIDE:
         return f"pictures of {' x '.join(map(str, size))} pixels are too small"
     if heard < fewest:
@@ -131,7 +133,7 @@ class OfClasses(Networks):
     def _trained(self, name: str, learned: Tensor, watched: Tensor) -> Trace:
         R, L, batch = self.data.n_annotators, self.data.n_classes, BATCH["classes"]
         learned, watched = self.data.items(learned), self.data.items(watched)
-        epochs = min(20, max(4, round(STEPS["classes"] * batch / learned.n_items)))
+        epochs = min(20, max(4, round(STEPS["classes"] * batch / learned.n_items)))  # an item comes 4 to 20 times
         cm = (OneForAll if name == NET_SHARED else GlobalCM)(R, L)
         method = Trace(self._network(), R, L, joint=True, cm=cm, frozen_epochs=epochs // 5)
         self.fitted(name, method, learned, validation=watched, epochs=epochs, batch_size=batch, lr=3e-3)
