@@ -32,7 +32,7 @@ from course_lib.report.held_out import (
     choice,
     left_out,
 )
-from course_lib.report.networks import OfClasses, OfMasks, OneForAll, counted, flat, why_not
+from course_lib.report.networks import OfClasses, OfMasks, OneForAll, counted, flat, parted, why_not
 
 A_TWO = torch.tensor([[[0.9, 0.2], [0.1, 0.8]], [[0.7, 0.4], [0.3, 0.6]]])
 """Two annotators, neither symmetric."""
@@ -208,6 +208,13 @@ def test_no_network_sees_a_pixel_laid_aside(monkeypatch):
         assert learned.equal(torch.where(aside[:, None], MISSING, labels))
 
 
+def test_labels_too_few_to_be_parted_are_learned_and_watched_alike():
+    labels = torch.full((10, 2, 8, 8), MISSING)
+    labels[4, 0, 3, 3] = 1
+    few = Annotations(torch.zeros(10, 1, 8, 8), labels, 2)
+    assert all(part is few for part in parted(few))
+
+
 # ---- classes --------------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +274,17 @@ def test_a_training_that_breaks_off_leaves_the_report_without_networks(brief, mo
     found = analyse(crowd_with_pictures(120), progress=False).summary
     assert "broke off (the loss of run(s) [0] is not finite" in found["networks"]["why_not"]
     assert found["held_out"] and not {NET_SHARED, NET_EACH} & {fit["model"] for fit in found["held_out"]}
+
+
+def test_a_training_that_breaks_off_after_the_comparison_leaves_the_choice_to_labels(brief, monkeypatch):
+    def broken(*_):
+        raise FloatingPointError("the loss of run(s) [0] is not finite after epoch 1")
+
+    data = crowd_with_pictures(120)
+    monkeypatch.setattr(OfClasses, "fused", broken)
+    found, plain = analyse(data, progress=False), analyse(data, networks=False)
+    assert "broke off" in found.summary["networks"]["why_not"] and found.summary["networks"]["runs"] == []
+    assert found.p.equal(plain.p) and scores(found) == scores(plain)
 
 
 def test_an_item_is_scored_by_the_prior_of_its_own_picture_by_hand(monkeypatch):
@@ -353,6 +371,8 @@ def test_left_out_takes_a_prior_of_each_item():
         (torch.rand(99, 1, 8, 8), torch.zeros(99, 2, dtype=torch.long), "99 items are too few"),
         (torch.rand(9, 1, 8, 8), torch.zeros(9, 2, 8, 8, dtype=torch.long), "9 pictures are too few"),
         (torch.rand(20, 1, 7, 9), torch.zeros(20, 2, 7, 9, dtype=torch.long), "7 x 9 pixels are too small"),
+        (torch.rand(20, 1, 9, 9), torch.zeros(20, 2, 8, 8, dtype=torch.long), "not as large as the masks"),
+        (torch.rand(20, 5), torch.zeros(20, 2, 8, 8, dtype=torch.long), "not as large as the masks"),
         (torch.rand(100, 1, 8, 8), torch.zeros(100, 2, dtype=torch.long), ""),
     ],
 )

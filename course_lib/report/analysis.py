@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -18,29 +18,14 @@ from ..diagnose import identifiability_warnings
 from ..metrics import accuracy, pairwise_dice
 from ..patterns import Patterns
 from . import advice
-from .held_out import (
-    CASES,
-    EACH,
-    IN_WORDS,
-    NETWORKS,
-    PLACES,
-    SHARED,
-    VOTE,
-    choice,
-    compare_labels,
-    compare_masks,
-    fuse_cases,
-    smoothing_for,
-)
+from .held_out import EACH, IN_WORDS, NETWORKS, VOTE, Fit, choice, compare_labels, compare_masks, dawid_skene, fuse_by
 
 DOUBTED, CERTAIN = 20, 0.01
 """So many items, those most in doubt, are listed, but none whose doubt is less than this."""
 
-DOUBT = (
-    "the fused label is wrong with a probability above 0.2, if the model is right",
-    "more than a fifth of the labels speak against the vote",
-)
-"""What it means that an item is in doubt: by a model, and by the vote, which knows shares and no probabilities."""
+DOUBT_BY_MODEL = "the fused label is wrong with a probability above 0.2, if the model is right"
+DOUBT_BY_VOTE = "more than a fifth of the labels speak against the vote"
+"""What it means that an item is in doubt; the vote knows shares, and no probabilities."""
 
 NOT_COMPARED = "too few labels could be laid aside"
 
@@ -57,6 +42,19 @@ class Found:
     A: Tensor
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """each: Dawid-Skene, or STAPLE of masks; fits: the models; chosen: one of them, with its p (N, L, *S) and A
+    (R, L, L); networks: which were trained, or why none."""
+
+    each: fusion.Fused
+    fits: list[Fit]
+    chosen: str
+    p: Tensor
+    A: Tensor
+    networks: dict[str, Any]
+
+
 def analyse(data: Annotations, *, networks: bool = True, progress: bool = True) -> Found:
     """Agreement, skills, matrices, warnings, which model fits, the fused truth, the items in doubt, what to do next.
 
@@ -64,52 +62,66 @@ def analyse(data: Annotations, *, networks: bool = True, progress: bool = True) 
     Raises: ValueError for a single annotator, of whom labels alone tell nothing, and for masks of which no two meet.
     """
     _check_comparable(data)
-    masks = data.labels.ndim == 4
     cases = cases_of(data)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        each = fusion.staple(data.labels, data.n_classes, pooled=True) if masks else _dawid_skene(data.labels, data)
-        A = each.A[0] if masks else each.A
-        window = _window(data)
-        nets, absent = _networks(data, networks, progress, dominance(A) > 0)
-        compared = lambda nets: (  # noqa: E731
-            compare_masks(data, cases, window=window, networks=nets) if masks else compare_labels(data, nets)
-        )
-        try:
-            fits = compared(nets)
-        except FloatingPointError as error:
-            nets, absent = None, f"a training broke off ({str(error).split('.')[0]})"
-            fits = compared(None)
-        chosen = choice(fits)
-        if chosen in NETWORKS:
-            p, A = nets.fused(chosen)
-        else:
-            p = _fused(data, chosen, each, cases, window)
-    summary = {
+        compared = _compared(data, cases, networks, progress)
+    summary = _summary(data, cases, compared, list(dict.fromkeys(str(w.message) for w in heard)))
+    summary["next"] = advice.sentences(summary)
+    return Found(summary, compared.p, compared.A)
+
+
+def _compared(data: Annotations, cases: list[slice], networks: bool, progress: bool) -> Compared:
+    """By labels alone, too, if a training breaks off: one for the comparison, or one on all labels after it."""
+    if data.labels.ndim == 4:
+        each = fusion.staple(data.labels, data.n_classes, pooled=True)
+        each = replace(each, A=each.A[0])  # (R, L, L), the same in all pictures
+    else:
+        each = dawid_skene(data.labels, data.n_classes)
+    nets, why_not = _networks(data, networks, progress, dominance(each.A) > 0)
+    try:
+        return _chosen(data, cases, each, nets, why_not)
+    except FloatingPointError as error:
+        return _chosen(data, cases, each, None, f"a training broke off ({str(error).split('.')[0]})")
+
+
+def _chosen(data: Annotations, cases: list[slice], each: fusion.Fused, nets: Any, why_not: str) -> Compared:
+    fits = compare_masks(data, cases, nets) if data.labels.ndim == 4 else compare_labels(data, nets)
+    chosen, A = choice(fits), each.A
+    if chosen in NETWORKS:
+        p, A = nets.fused(chosen)
+    elif chosen == EACH:
+        p = each.p
+    else:
+        p = fuse_by(chosen, data.labels, data.n_classes, cases)
+    runs = nets.runs if nets else []
+    if nets and not runs:
+        why_not = NOT_COMPARED
+    return Compared(each, fits, chosen, p, A, {"why_not": why_not, "runs": runs})
+
+
+def _summary(data: Annotations, cases: list[slice], compared: Compared, heard: list[str]) -> dict[str, Any]:
+    masks, chosen, p, A = data.labels.ndim == 4, compared.chosen, compared.p, compared.A
+    return {
         "kind": "masks" if masks else "classes",
         "items": data.n_items,
         "cases": len(cases),
-        "classes": list(data.classes) or [str(k) for k in range(data.n_classes)],
+        "classes": _classes(data),
         "labels": int(_labelled(data).sum()),
         "agreement": _agreement(data),
         "annotators": _annotators(data, A, p),
         "matrices": {name: matrix.tolist() for name, matrix in zip(data.names, A, strict=True)},
         "dominance": dominance(A),
-        "warnings": identifiability_warnings(data, A) + list(dict.fromkeys(str(w.message) for w in heard)),
-        "held_out": [{**asdict(fit), "half": _number(fit.half), "in_words": IN_WORDS[fit.model]} for fit in fits],
+        "warnings": identifiability_warnings(data, A) + heard,
+        "held_out": [asdict(f) | {"half": _number(f.half), "in_words": IN_WORDS[f.model]} for f in compared.fits],
         "fused_by": chosen,
         "matrices_by": chosen if chosen in NETWORKS else "STAPLE" if masks else "Dawid-Skene",
-        "networks": {
-            "why_not": absent if nets is None or nets.runs else NOT_COMPARED,
-            "runs": nets.runs if nets else [],
-        },
+        "networks": compared.networks,
         "fused": _certainty(data, p),
-        "doubt": DOUBT[chosen == VOTE],
+        "doubt": DOUBT_BY_VOTE if chosen == VOTE else DOUBT_BY_MODEL,
         "in_doubt": _in_doubt(data, p),
-        "accuracy_on_given_truth": _accuracy(data, p, each),
+        "accuracy_on_given_truth": _accuracy(data, p, compared.each),
     }
-    summary["next"] = advice.sentences(summary)
-    return Found(summary, p, A)
 
 
 def _check_comparable(data: Annotations) -> None:
@@ -120,8 +132,8 @@ def _check_comparable(data: Annotations) -> None:
         )
     given = _labelled(data)  # (N, R)
     if data.labels.ndim == 4 and not (given.sum(1) > 1).any():
-        names = data.item_names or [str(n) for n in range(data.n_items)]
-        first = [f"{who}: {names[int(given[:, r].int().argmax())]}" for r, who in enumerate(data.names[:3])]
+        items = _items(data)
+        first = [f"{who}: {items[int(given[:, r].int().argmax())]}" for r, who in enumerate(data.names[:3])]
         raise ValueError(
             f"no case has masks by two annotators ({'; '.join(first)}); files of one case must have the same name in "
             "each annotator's folder."
@@ -138,8 +150,9 @@ def _networks(data: Annotations, wanted: bool, progress: bool, dominant: bool) -
 
     if why := networks.why_not(data):
         return None, why
-    kind = networks.OfMasks if data.labels.ndim == 4 else networks.OfClasses
-    return kind(data, progress, dominant), ""
+    if data.labels.ndim == 4:
+        return networks.OfMasks(data, progress), ""
+    return networks.OfClasses(data, progress, dominant=dominant), ""
 
 
 def cases_of(data: Annotations) -> list[slice]:
@@ -150,41 +163,17 @@ def cases_of(data: Annotations) -> list[slice]:
     return [slice(a, b) for a, b in zip(starts, [*starts[1:], data.n_items], strict=True)]
 
 
-def _dawid_skene(labels: Tensor, data: Annotations, people: list[int] | None = None) -> fusion.Fused:
-    return fusion.dawid_skene(labels, data.n_classes, people=people, smoothing=smoothing_for(data.n_classes))
+def _classes(data: Annotations) -> list[str]:
+    return list(data.classes) or [str(k) for k in range(data.n_classes)]
 
 
-def _window(data: Annotations) -> int:
-    """Of spatial STAPLE: 9 pixels, or more where pictures are so many and large that the windows were too many."""
-    if data.labels.ndim == 2:
-        return 0
-    pixels = data.labels[:, 0].numel()
-    return 3 * max(3, math.ceil(math.sqrt(pixels / 50_000)))
-
-
-def _fused(data: Annotations, model: str, each: fusion.Fused, cases: list[slice], window: int) -> Tensor:
-    """(N, L, *S): p(truth) by the chosen model."""
-    labels, L = data.labels, data.n_classes
-    if model == EACH:
-        return each.p
-    if model == VOTE:
-        return fusion.mean_label(labels, L)
-    if model == CASES:
-        return fuse_cases(labels, L, cases).p
-    if model == PLACES:
-        return fusion.spatial_staple(labels, L, window=window).p
-    assert model == SHARED
-    people = [0] * data.n_annotators
-    if labels.ndim == 2:
-        return _dawid_skene(labels, data, people).p
-    flat = labels.movedim(1, -1)  # (N, H, W, R)
-    p = _dawid_skene(flat.flatten(0, 2), data, people).p
-    return p.unflatten(0, flat.shape[:3]).movedim(-1, 1).float()
+def _items(data: Annotations) -> list[str]:
+    return list(map(str, data.item_names or range(data.n_items)))
 
 
 def _labelled(data: Annotations) -> Tensor:
     """(N, R) bool: whether an annotator labelled an item."""
-    return data.observed.flatten(2).any(2) if data.labels.ndim == 4 else data.observed
+    return data.observed.unsqueeze(-1).flatten(2).any(2)
 
 
 def _agreement(data: Annotations) -> dict[str, Any]:
@@ -212,40 +201,46 @@ def _agreement(data: Annotations) -> dict[str, Any]:
 
 def _annotators(data: Annotations, A: Tensor, p: Tensor) -> list[dict[str, Any]]:
     """Of each annotator: how many labels, skill, agreement with the fused truth, the worst confusion."""
-    given, skill, fused = _labelled(data).sum(0).tolist(), skills(A).tolist(), p.argmax(1)
-    classes = data.classes or [str(k) for k in range(data.n_classes)]
-    n, r, *place = data.observed.nonzero(as_tuple=True)
-    same = (data.labels[n, r, *place] == fused[n, *place]).double()
-    agrees = torch.bincount(r, weights=same, minlength=data.n_annotators) / torch.bincount(r, minlength=len(given))
-    found = []
-    for r, name in enumerate(data.names):
-        off = A[r] - 2 * torch.eye(data.n_classes, dtype=A.dtype)
-        i, j = divmod(int(off.argmax()), data.n_classes)
-        found.append(
-            {
-                "name": name,
-                "labels": given[r],
-                "skill": skill[r],
-                "diagonal": A[r].diagonal().tolist(),
-                "agrees_with_fused": _number(agrees[r]),
-                "worst_confusion": {"says": classes[i], "truth": classes[j], "probability": float(A[r, i, j])},
-            }
-        )
-        if data.labels.ndim == 4:
-            said, seen = data.labels[:, r], data.observed[:, r]
-            area = float((fused > 0)[seen].sum())
-            found[-1]["area_ratio"] = float((said > 0).sum()) / area if area else None
+    fused, given, skill = p.argmax(1), _labelled(data).sum(0).tolist(), skills(A).tolist()
+    right = data.labels == fused[:, None]  # (N, R, *S), and MISSING is never right
+    agrees = _per_annotator(right) / _per_annotator(data.observed)
+    found = [
+        {
+            "name": name,
+            "labels": given[r],
+            "skill": skill[r],
+            "diagonal": A[r].diagonal().tolist(),
+            "agrees_with_fused": _number(agrees[r]),
+            "worst_confusion": _worst_confusion(A[r], _classes(data)),
+        }
+        for r, name in enumerate(data.names)
+    ]
+    if data.labels.ndim == 4:
+        marked = _per_annotator(data.labels > 0)
+        area = _per_annotator(data.observed & (fused > 0)[:, None])  # of the fused truth, where the annotator looked
+        for r, told in enumerate(found):
+            told["area_ratio"] = float(marked[r] / area[r]) if area[r] else None
     return found
+
+
+def _per_annotator(there: Tensor) -> Tensor:
+    """(N, R, *S) bool -> (R,): at how many places."""
+    return there.unsqueeze(-1).flatten(2).sum((0, 2)).double()
+
+
+def _worst_confusion(A: Tensor, classes: list[str]) -> dict[str, Any]:
+    """The largest entry beside the diagonal."""
+    off = A - 2 * torch.eye(len(A), dtype=A.dtype)  # no entry of the diagonal is the largest now
+    i, j = divmod(int(off.argmax()), len(A))
+    return {"says": classes[i], "truth": classes[j], "probability": float(A[i, j])}
 
 
 def _certainty(data: Annotations, p: Tensor) -> dict[str, Any]:
     """How often each class is the fused label, and how likely a fused label is wrong, on the mean."""
-    wrong, heard = 1 - p.amax(1), data.observed.any(1)
-    labels = p.argmax(1)[heard]
-    share = torch.bincount(labels.flatten(), minlength=data.n_classes).double() / max(labels.numel(), 1)
-    wrong = wrong[heard]
+    heard = data.observed.any(1)  # (N, *S)
+    labels, wrong = p.argmax(1)[heard], (1 - p.amax(1))[heard]  # (K,)
     return {
-        "share_of_classes": share.tolist(),
+        "share_of_classes": (torch.bincount(labels, minlength=data.n_classes).double() / len(labels)).tolist(),
         "expected_errors": float(wrong.double().mean()),
         "share_in_doubt": float((wrong > 0.2).double().mean()),
     }
@@ -254,26 +249,28 @@ def _certainty(data: Annotations, p: Tensor) -> dict[str, Any]:
 def doubt(data: Annotations, p: Tensor) -> Tensor:
     """(N,): how likely the fused label is wrong; of masks, how many pixels are expected to be."""
     wrong = torch.where(data.observed.any(1), 1 - p.amax(1), 0)
-    return wrong if wrong.ndim == 1 else wrong.flatten(1).sum(1)
+    return wrong.reshape(len(wrong), -1).sum(1)
 
 
 def _in_doubt(data: Annotations, p: Tensor) -> list[dict[str, Any]]:
-    wrong = doubt(data, p)
-    classes = data.classes or [str(k) for k in range(data.n_classes)]
+    wrong, items = doubt(data, p), _items(data)
+    worst = wrong.argsort(descending=True, stable=True)[:DOUBTED]
     found = []
-    for n in wrong.argsort(descending=True, stable=True)[:DOUBTED].tolist():
-        if wrong[n] < CERTAIN:
-            break
-        entry = {"index": n, "item": str(data.item_names[n] if data.item_names else n)}
-        if data.labels.ndim == 4:
-            marked = int((p[n].argmax(0) > 0).sum())
-            entry |= {"expected_wrong_pixels": float(wrong[n]), "fused_pixels": marked}
-        else:
-            said = {data.names[r]: classes[k] for r, k in enumerate(data.labels[n].tolist()) if k != MISSING}
-            order = p[n].argsort(descending=True)[:3].tolist()
-            entry |= {"label": classes[order[0]], "p": {classes[k]: float(p[n, k]) for k in order}, "said": said}
-        found.append(entry)
+    for n in worst[wrong[worst] >= CERTAIN].tolist():
+        about = _about_mask(p[n], wrong[n]) if data.labels.ndim == 4 else _about_item(data, n, p[n])
+        found.append({"index": n, "item": items[n], **about})
     return found
+
+
+def _about_mask(p: Tensor, wrong: Tensor) -> dict[str, Any]:
+    return {"expected_wrong_pixels": float(wrong), "fused_pixels": int((p.argmax(0) > 0).sum())}
+
+
+def _about_item(data: Annotations, n: int, p: Tensor) -> dict[str, Any]:
+    """The likeliest classes, and what was said."""
+    classes, order = _classes(data), p.argsort(descending=True)[:3].tolist()
+    said = {name: classes[k] for name, k in zip(data.names, data.labels[n].tolist(), strict=True) if k != MISSING}
+    return {"label": classes[order[0]], "p": {classes[k]: float(p[k]) for k in order}, "said": said}
 
 
 def _accuracy(data: Annotations, p: Tensor, each: fusion.Fused) -> dict[str, float]:

@@ -7,6 +7,7 @@ log sum_j p(j | the others' labels) A[r, said, j].
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from .. import fusion
 from ..annotations import MISSING, Annotations
-from ..confusion import log
+from ..confusion import count_matrices, log, posterior
 from ..networks import seeded
 
 if TYPE_CHECKING:
@@ -64,30 +65,60 @@ def smoothing_for(n_classes: int) -> float:
     return 1 / n_classes
 
 
+def flat(x: Tensor) -> Tensor:
+    """(N, K, H, W) -> (N H W, K): pixels as items."""
+    return x.movedim(1, -1).flatten(0, -2)
+
+
+def each_label(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(K,) three times: item, annotator and label of each label that there is. A crowd's table is nearly all gaps."""
+    n, r = (labels != MISSING).nonzero(as_tuple=True)
+    return n, r, labels[n, r]
+
+
+def window_for(masks: Tensor) -> int:
+    """Of spatial STAPLE: 9 pixels, or more where pictures are so many and large that the windows were too many."""
+    return 3 * max(3, math.ceil(math.sqrt(masks[:, 0].numel() / 50_000)))
+
+
+def dawid_skene(labels: Tensor, n_classes: int, *, shared: bool = False) -> fusion.Fused:
+    """Of labels (N, R); shared: all annotators have one and the same matrix."""
+    people = [0] * labels.shape[1] if shared else None
+    return fusion.dawid_skene(labels, n_classes, people=people, smoothing=smoothing_for(n_classes))
+
+
+def counted(log_p: Tensor, labels: Tensor, A: Tensor) -> Tensor:
+    """The matrices (R, L, L), or (1, L, L) that all share, that EM finds from A on, while p(truth | picture) stays what
+    a network says: log_p (P, L), labels (P, R). A training so short leaves matrices near their start, at the identity.
+    """
+    n, _, said = each_label(labels)
+    R, shared = labels.shape[1], len(A) == 1
+    for _ in range(10):  # in trials, entries then moved by 0.002 at most
+        q = posterior(log(A).expand(R, -1, -1)[None], log_p, labels).exp().double()  # (P, L)
+        # what all share is counted as if one annotator had given all labels
+        heard, q = (said[:, None], q[n]) if shared else (labels, q)
+        A = count_matrices(heard, q, smoothing=smoothing_for(q.shape[1])).float()
+    return A
+
+
 def compare_labels(data: Annotations, networks: OfClasses | None = None) -> list[Fit]:
     """The models of labels (N, R), best first, on items with two labels or more. An empty list if there are too few."""
     items, L = (data.observed.sum(1) > 1).nonzero().flatten(), data.n_classes
     if len(items) < 2 * FOLDS:
         return []
     fold = torch.randperm(len(items), generator=seeded(0)) % FOLDS
-    scores: dict[str, list[Tensor]] = {name: [] for name in (CHANCE, VOTE, SHARED, EACH)}
     parts = [items[fold == k] for k in range(FOLDS)]
     seen = [data.labels[part] for part in parts]
     turns = FOLDS if data.n_observed <= SMALL else 1
-    for k, aside in enumerate(seen[:turns]):
-        rest = torch.cat(seen[:k] + seen[k + 1 :])
-        for name, scored in _plain(rest, L, aside).items():
-            scores[name].append(scored)
-    joined = {name: torch.cat(scored) for name, scored in scores.items()}
+    found = [_plain(torch.cat(seen[:k] + seen[k + 1 :]), L, aside) for k, aside in enumerate(seen[:turns])]
+    scores = {name: torch.cat([scored[name] for scored in found]) for name in found[0]}
     if networks is not None:
-        joined |= networks.scores(parts[:turns])
+        scores |= networks.scores(parts[:turns])
     aside = torch.cat(seen[:turns])
-    return _ranked(joined, aside, torch.arange(len(aside)), networks.lost if networks else {})
+    return _ranked(scores, aside, torch.arange(len(aside)), networks.lost if networks else {})
 
 
-def compare_masks(
-    data: Annotations, cases: Sequence[slice], *, window: int, networks: OfMasks | None = None
-) -> list[Fit]:
+def compare_masks(data: Annotations, cases: Sequence[slice], networks: OfMasks | None = None) -> list[Fit]:
     """The models of masks (N, R, H, W), best first, on a fifth of the pixels; `cases`: which slices are one volume."""
     labels, L = data.labels, data.n_classes
     heard = (labels != MISSING).sum(1) > 1  # (N, H, W)
@@ -102,8 +133,9 @@ def compare_masks(
     scores = _plain(rest, L, hidden)
     masked = torch.where(aside[:, None], MISSING, labels)
     if len(cases) > 1:
-        found = fuse_cases(masked, L, cases)
-        scores[CASES] = left_out(found.A[n], found.prior[n], hidden)
+        _, A, prior = fuse_cases(masked, L, cases)
+        scores[CASES] = left_out(A[n], prior[n], hidden)
+    window = window_for(labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what the whole data say is told of the whole data
         found = fusion.spatial_staple(masked, L, window=window)
@@ -124,34 +156,36 @@ def choice(fits: Sequence[Fit]) -> str:
     return next((model for model in IN_WORDS if model in good - {CHANCE}), VOTE)
 
 
-def fuse_cases(labels: Tensor, n_classes: int, cases: Sequence[slice]) -> fusion.Fused:
-    """STAPLE with the matrices of each case, given once for each of its slices: A (N, R, L, L), prior (N, L)."""
+def fuse_by(model: str, labels: Tensor, n_classes: int, cases: Sequence[slice]) -> Tensor:
+    """(N, L, *S): p(truth) by the vote or a model of labels alone; of `EACH`, `dawid_skene` and STAPLE tell more."""
+    if model == VOTE:
+        return fusion.mean_label(labels, n_classes)
+    if model == CASES:
+        return fuse_cases(labels, n_classes, cases)[0]
+    if model == PLACES:
+        return fusion.spatial_staple(labels, n_classes, window=window_for(labels)).p
+    if labels.ndim == 2:  # and `SHARED`, as below
+        return dawid_skene(labels, n_classes, shared=True).p
+    p = dawid_skene(flat(labels), n_classes, shared=True).p  # (N H W, L)
+    return p.unflatten(0, (len(labels), *labels.shape[2:])).movedim(-1, 1).float()
+
+
+def fuse_cases(labels: Tensor, n_classes: int, cases: Sequence[slice]) -> tuple[Tensor, Tensor, Tensor]:
+    """STAPLE with the matrices of each case: p (N, L, H, W); A (N, R, L, L) and prior (N, L), once for each slice."""
+    depths = torch.tensor([where.stop - where.start for where in cases])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if all(where.stop - where.start == 1 for where in cases):
-            return fusion.staple(labels, n_classes)
-        parts = [(where.stop - where.start, fusion.staple(labels[where], n_classes, pooled=True)) for where in cases]
-    join = lambda pick: torch.cat([pick(found, depth) for depth, found in parts])  # noqa: E731
-    return fusion.Fused(
-        join(lambda found, _: found.p),
-        join(lambda found, depth: found.A.expand(depth, -1, -1, -1)),
-        join(lambda found, depth: found.prior.expand(depth, -1)),
-        join(lambda found, _: found.n_labels),
-        all(found.converged for _, found in parts),
-        max(found.iterations for _, found in parts),
-        max(found.change for _, found in parts),
-    )
-
-
-def _spoken(labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(K,) three times: item, annotator and label of each label that there is. A crowd's table is nearly all gaps."""
-    n, r = (labels != MISSING).nonzero(as_tuple=True)
-    return n, r, labels[n, r]
+        if (depths == 1).all():
+            found = fusion.staple(labels, n_classes)  # the same for pictures, all at once
+            return found.p, found.A, found.prior
+        parts = [fusion.staple(labels[where], n_classes, pooled=True) for where in cases]
+    p, A, prior = (torch.cat([getattr(part, name) for part in parts]) for name in ("p", "A", "prior"))
+    return p, A.repeat_interleave(depths, 0), prior.repeat_interleave(depths, 0)
 
 
 def _votes(labels: Tensor, L: int) -> Tensor:
     """(N, L): how often each class was said of an item."""
-    n, _, said = _spoken(labels)
+    n, _, said = each_label(labels)
     return torch.bincount(n * L + said, minlength=len(labels) * L).reshape(-1, L).double()
 
 
@@ -163,7 +197,7 @@ def _winners(votes: Tensor) -> Tensor:
 
 def _plain(rest: Tensor, L: int, aside: Tensor) -> dict[str, Tensor]:
     """The models that know no place: learned from labels `rest` (N, R); (K,) scores of the labels in `aside` (M, R)."""
-    few, (n, r, said), spoken = smoothing_for(L), _spoken(rest), _spoken(aside)[2]
+    few, (n, r, said), spoken = smoothing_for(L), each_label(rest), each_label(aside)[2]
     shares = torch.bincount(said, minlength=L).double() + few
     counts = torch.zeros(rest.shape[1] * L, L, dtype=torch.double)
     counts.index_add_(0, r * L + said, _winners(_votes(rest, L))[n])
@@ -174,8 +208,8 @@ def _plain(rest: Tensor, L: int, aside: Tensor) -> dict[str, Tensor]:
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name, people in ((SHARED, [0] * rest.shape[1]), (EACH, None)):
-            fit = fusion.dawid_skene(rest, L, people=people, smoothing=few)
+        for name in (SHARED, EACH):
+            fit = dawid_skene(rest, L, shared=name == SHARED)
             found[name] = left_out(fit.A[None], fit.prior[None], aside)
     return found
 
@@ -185,7 +219,7 @@ def left_out(A: Tensor, prior: Tensor, labels: Tensor) -> Tensor:
 
     A (M|1, R, L, L), prior (M|1, L).
     """
-    n, r, said = _spoken(labels)
+    n, r, said = each_label(labels)
     of = n if len(A) > 1 else torch.zeros_like(n)
     rows = log(A[of, r, said].double())  # (K, L)
     total = log(prior.double()).expand(len(labels), -1).index_add(0, n, rows)
@@ -194,7 +228,7 @@ def left_out(A: Tensor, prior: Tensor, labels: Tensor) -> Tensor:
 
 def _by_vote(log_A: Tensor, labels: Tensor) -> Tensor:
     """As `left_out`, where the truth is the vote of the others, and any class where there are no others."""
-    n, r, said = _spoken(labels)
+    n, r, said = each_label(labels)
     others = _votes(labels, log_A.shape[-1])[n]  # (K, L)
     others[torch.arange(len(n)), said] -= 1
     return (log(_winners(others)) + log_A[r, said]).logsumexp(1)
@@ -202,7 +236,7 @@ def _by_vote(log_A: Tensor, labels: Tensor) -> Tensor:
 
 def _ranked(scores: dict[str, Tensor], labels: Tensor, owner: Tensor, lost: dict[str, str]) -> list[Fit]:
     """Best first, but for lost ones. scores (K,) of labels (M, R); `owner` (M,): items of one are not independent."""
-    owner = owner[_spoken(labels)[0]]  # (K,)
+    owner = owner[each_label(labels)[0]]  # (K,)
     mean = {name: float(score.mean()) for name, score in scores.items()}
     best = max((name for name in mean if name not in lost), key=mean.get)
     groups, per = len(owner.unique()), int(owner.max()) + 1
