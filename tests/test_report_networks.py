@@ -17,9 +17,11 @@ from course_lib.annotations import MISSING, Annotations
 from course_lib.annotators import annotate
 from course_lib.cli import app
 from course_lib.confusion import count_matrices
+from course_lib.mask_files import Case
 from course_lib.metrics import accuracy
 from course_lib.networks import seeded
 from course_lib.report import advice, analyse, networks, read
+from course_lib.report.analysis import cases_of
 from course_lib.report.held_out import (
     CHANCE,
     EACH,
@@ -285,6 +287,25 @@ def test_a_training_that_breaks_off_after_the_comparison_leaves_the_choice_to_la
     found, plain = analyse(data, progress=False), analyse(data, networks=False)
     assert "broke off" in found.summary["networks"]["why_not"] and found.summary["networks"]["runs"] == []
     assert found.p.equal(plain.p) and scores(found) == scores(plain)
+
+
+def test_a_network_that_loses_the_truth_once_it_hears_all_labels_is_not_used(brief, monkeypatch):
+    def loses(nets, name):
+        nets.lost[name] = "the columns of its matrices are nearly equal"
+        return None, None
+
+    data = crowd_with_pictures(120)
+    monkeypatch.setattr(OfClasses, "fused", loses)
+    found, plain = analyse(data, progress=False), analyse(data, networks=False)
+    assert "lost the truth" in found.summary["networks"]["why_not"] and found.p.equal(plain.p)
+
+
+def test_a_part_of_two_volumes_is_still_two_cases():
+    volume = lambda name: Case(name, ".npy", (6, 4, 4), "uint8", None, (0, 0, 0), (6, 4, 4), (0, 1))  # noqa: E731
+    sources = [(volume(name), z) for name in "ab" for z in range(6)]
+    data = Annotations(None, torch.zeros(12, 2, 4, 4, dtype=torch.long), 2, sources=sources)
+    assert cases_of(data) == [slice(0, 6), slice(6, 12)]
+    assert cases_of(data.items(slice(3, 10))) == [slice(0, 3), slice(3, 7)]
 
 
 def test_an_item_is_scored_by_the_prior_of_its_own_picture_by_hand(monkeypatch):

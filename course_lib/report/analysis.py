@@ -89,7 +89,11 @@ def _chosen(data: Annotations, cases: list[slice], each: fusion.Fused, nets: Any
     fits = compare_masks(data, cases, nets) if data.labels.ndim == 4 else compare_labels(data, nets)
     chosen, A = choice(fits), each.A
     if chosen in NETWORKS:
-        p, A = nets.fused(chosen)
+        p, A = nets.fused(chosen)  # trained anew, on all labels
+        if told := nets.lost.get(chosen):
+            return _chosen(
+                data, cases, each, None, f"the {chosen} lost the truth once it learned from all labels: {told}"
+            )
     elif chosen == EACH:
         p = each.p
     else:
@@ -159,7 +163,8 @@ def cases_of(data: Annotations) -> list[slice]:
     """Which items are one case: the slices of a volume, else each item by itself."""
     if not data.sources:
         return [slice(n, n + 1) for n in range(data.n_items)] if data.labels.ndim == 4 else []
-    starts = [n for n, (_, z) in enumerate(data.sources) if z == 0]
+    names = [case.name for case, _ in data.sources]
+    starts = [n for n, name in enumerate(names) if n == 0 or name != names[n - 1]]
     return [slice(a, b) for a, b in zip(starts, [*starts[1:], data.n_items], strict=True)]
 
 

@@ -181,7 +181,7 @@ class OfMasks(Networks):
     def stride(self) -> int:
         """Every so manieth pixel of a large picture is looked at, along each side."""
         R, L, (H, W) = self.data.n_annotators, self.data.n_classes, self.data.images.shape[2:]
-        most = min(AREA, MATRICES // (R * L * L))
+        most = max(1, min(AREA, MATRICES // (R * L * L)))
         return min(math.ceil(math.sqrt(H * W / most)), min(H, W) // SIDE)
 
     def _small(self, images: Tensor) -> Tensor:
