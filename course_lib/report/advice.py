@@ -33,7 +33,7 @@ COPIES = (
     "copied, and find out the truth of some 20 items drawn at random (chapter 19, exercises 19.3 and 19.4)."
 )
 PICTURES_DID_NOT_HELP = (
-    "The networks that looked at the pictures foretold labels no better, with as many pictures and as short a training "
+    "The networks that looked at the pictures foretold labels no better, or not clearly so, with as many pictures and as short a training "
     "as here; the fused labels of this report are good to train one on."
 )
 LOST = (
@@ -41,8 +41,8 @@ LOST = (
     "chapters 8 and 10 say how to keep it."
 )
 BLIND = (
-    "The networks cannot show whether the pictures help: {lost}. {reduced}The fused labels of this report do not hang "
-    "on them; chapter 8 trains such networks with care."
+    "The networks cannot show whether the pictures help: {lost}. They saw one pixel in {reduced} along each side, where "
+    "thin things vanish. The fused labels of this report do not hang on them; chapter 8 trains such networks with care."
 )
 TWO = (
     "There are two annotators, and where two differ labels alone cannot say who is right: other matrices explain the "
@@ -118,7 +118,7 @@ def _about_agreement(found: dict[str, Any]) -> list[str]:
 def _about_annotators(found: dict[str, Any]) -> list[str]:
     L, told = len(found["classes"]), []
     enough = [a for a in found["annotators"] if a["labels"] >= (10 * L if found["kind"] == "classes" else 1)]
-    guess = [a["name"] for a in enough if abs(a["skill"] - 1 / L) <= 0.1]
+    guess = [a["name"] for a in enough if abs(a["skill"] - 1 / L) <= 0.1 and not _marks_rightly(found, a["name"])]
     if guess:
         told.append(
             f"{_names(guess)}: labels that say next to nothing of the truth (skill near {1 / L:.2f}, a guess). Look "
@@ -134,6 +134,12 @@ def _about_annotators(found: dict[str, Any]) -> list[str]:
             "same thing? If so, say which is wanted, rather than fusing both."
         )
     return told
+
+
+def _marks_rightly(found: dict[str, Any], name: str) -> bool:
+    """Who draws a small part of a thing has a skill near a guess, and yet is right wherever something is marked."""
+    marked = found["matrices"][name][1:] if found["kind"] == "masks" else []
+    return any(max(row) > 3 * min(row) and max(row) > 0.05 for row in marked)
 
 
 def _mostly(found: dict[str, Any], annotator: dict[str, Any]) -> str:
@@ -190,10 +196,9 @@ def _about_model(found: dict[str, Any]) -> list[str]:
     if lost := [fit for fit in found["held_out"] if fit["lost"] and fit["behind"] < 0]:
         return [told, LOST.format(**lost[0])]
     looked = [fit for fit in found["held_out"] if fit["model"] in NETWORKS]
-    if looked and all(fit["lost"] for fit in looked):
-        reduced = max(run.get("reduced", 1) for run in found["networks"]["runs"])
-        small = f"They saw one pixel in {reduced} along each side, and what is thin vanishes. " if reduced > 1 else ""
-        return [told, BLIND.format(lost=looked[0]["lost"], reduced=small)]
+    reduced = max((run.get("reduced", 1) for run in found["networks"]["runs"]), default=1)
+    if reduced > 1 and all(fit["lost"] for fit in looked):
+        return [told, BLIND.format(lost=looked[0]["lost"], reduced=reduced)]
     if found["networks"]["runs"]:
         near = min((fit for fit in found["held_out"] if fit["model"] in NETWORKS), key=lambda fit: fit["behind"])
         clearly = found["kind"] == "classes" and chosen != VOTE and near["behind"] > (near["half"] or float("inf"))
