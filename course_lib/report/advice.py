@@ -33,16 +33,17 @@ COPIES = (
     "copied, and find out the truth of some 20 items drawn at random (chapter 19, exercises 19.3 and 19.4)."
 )
 PICTURES_DID_NOT_HELP = (
-    "The networks that looked at the pictures foretold labels no better, or not clearly so, with as many pictures and as short a training "
-    "as here; the fused labels of this report are good to train one on."
+    "The networks that looked at the pictures foretold labels no better, or not clearly so, with as many pictures and "
+    "as short a training as here; the fused labels of this report are good to train one on."
 )
 LOST = (
     "The {model} foretold labels better, but it is not used: {lost}. It knows the annotators and has lost the truth; "
     "chapters 8 and 10 say how to keep it."
 )
 BLIND = (
-    "The networks cannot show whether the pictures help: {lost}. They saw one pixel in {reduced} along each side, where "
-    "thin things vanish. The fused labels of this report do not hang on them; chapter 8 trains such networks with care."
+    "The networks cannot show whether the pictures help: {lost}. They saw one pixel in {reduced} along each side, so "
+    "that thin things vanish. The fused labels of this report do not hang on them; chapter 8 trains such networks with "
+    "care."
 )
 TWO = (
     "There are two annotators, and where two differ labels alone cannot say who is right: other matrices explain the "
