@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ class Case:
 
 def suffix_of(path: Path) -> str:
     return ".nii.gz" if path.name.lower().endswith(".nii.gz") else path.suffix.lower()
+
+
+def name_of(path: Path) -> str:
+    """Its name without the suffix, an umlaut as one letter: a Mac writes it as two, and one name would not be found by
+    the other."""
+    return unicodedata.normalize("NFC", path.name)[: -len(suffix_of(path)) or None]
 
 
 def read_numbers(path: Path) -> tuple[np.ndarray, dict[str, tuple[float, ...]] | None]:

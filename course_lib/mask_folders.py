@@ -19,6 +19,7 @@ from .mask_files import (
     VOLUMES,
     Case,
     check_alike,
+    name_of,
     picture_of,
     read_numbers,
     suffix_of,
@@ -90,7 +91,7 @@ def write_masks(folder: str | Path, data: Annotations, masks: Tensor) -> list[Pa
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} exists and is not an empty folder; name a new one.")
     volumes = _volumes(data, masks)
-    with whole_folder(folder) as part:
+    with whole_folder(folder.resolve()) as part:  # of a link, the folder it leads to
         for case, volume in volumes:
             write_file(part, case, volume)
     return sorted(folder.iterdir())
@@ -128,9 +129,9 @@ def _files(folder: Path) -> dict[str, Path]:
         suffix = suffix_of(path)
         if suffix in LOSSY:
             raise ValueError(f"{path}: {suffix} changes the values of a mask; save it as PNG.")
-        if path.name[0] == "." or suffix not in (".npy", *FLAT, *VOLUMES):
+        if path.name[0] == "." or path.is_dir() or suffix not in (".npy", *FLAT, *VOLUMES):
             continue
-        case = path.name[: -len(suffix)]
+        case = name_of(path)
         if case in found:
             raise ValueError(f"{path} and {found[case].name} are two masks of one case; keep one of them.")
         found[case] = path
@@ -148,8 +149,16 @@ def _pictures(root: Path, folders: list[Path], images: str | Path | None) -> dic
     if not folder.is_dir():
         raise FileNotFoundError(f"wanted a folder of pictures; {folder} is none.")
     known = (".npy", ".jpg", ".jpeg", *FLAT, *VOLUMES)
-    paths = [p for p in folder.iterdir() if p.name[0] != "." and suffix_of(p) in known]
-    return {p.name[: -len(suffix_of(p))]: p for p in paths}
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir(), key=lambda p: natural(p.name)):
+        if path.name[0] == "." or path.is_dir() or suffix_of(path) not in known:
+            continue
+        if (first := found.setdefault(name_of(path), path)) != path:
+            raise ValueError(f"{path} and {first.name} are two pictures of one case; keep one of them.")
+    if not found:
+        there = ", ".join(sorted(p.name for p in folder.iterdir())[:4]) or "nothing"
+        raise FileNotFoundError(f"{folder} holds no picture ({there}); wanted one of each case: {', '.join(known)}.")
+    return found
 
 
 def _case(
@@ -160,9 +169,9 @@ def _case(
     first: tuple[Path, tuple[int, ...], dict | None] | None = None
     for who, path in files.items():
         mask, geometry = read_numbers(path)
-        mask = whole_numbers(path, mask, missing)
         if first is None:
             first, dtype = (path, mask.shape, geometry), mask.dtype.name
+        mask = whole_numbers(path, mask, missing)
         check_alike(path, mask.shape, geometry, *first)
         masks[who] = mask.reshape(-1, *mask.shape[-2:])
     path, shape, geometry = first
@@ -230,12 +239,20 @@ def _labels(cases: list[Case], said: list[dict], annotators: list[str], values: 
 
 def _stacked(root: Path, cases: list[Case], seen: list[Tensor]) -> Tensor:
     """(N, C, H, W), smaller pictures filled up with zeros."""
-    channels = {x.shape[1] for x in seen}
+    channels = {x.shape[1]: case.name for case, x in zip(reversed(cases), reversed(seen), strict=True)}
     if len(channels) > 1:
-        raise ValueError(f"pictures of {root} have {sorted(channels)} channels; a network wants one number of them.")
+        told = ", ".join(f"that of {name} has {n}" for n, name in sorted(channels.items()))
+        raise ValueError(f"pictures of {root} must have one number of channels: {told}. Save all grey, or all RGB.")
     high, wide = (max(case.size[axis] for case in cases) for axis in (1, 2))
     pad = lambda x: torch.nn.functional.pad(x, (0, wide - x.shape[3], 0, high - x.shape[2]))  # noqa: E731
     return torch.cat([pad(x) for x in seen])
+
+
+def _dtype(case: Case) -> np.dtype:
+    """The first file's, or the next that holds every value: another annotator's file may have larger ones."""
+    dtype, most = np.dtype(case.dtype), max(case.values)
+    largest = {"b": 1, "f": most}.get(dtype.kind) or np.iinfo(dtype).max
+    return dtype if most <= largest else np.min_scalar_type(most)
 
 
 def _volumes(data: Annotations, masks: Tensor) -> list[tuple[Case, np.ndarray]]:
@@ -262,7 +279,7 @@ def _volumes(data: Annotations, masks: Tensor) -> list[tuple[Case, np.ndarray]]:
             raise ValueError(f"`masks` of {name} must be classes 0..{len(case.values) - 1}; got {inside.min()}.")
         else:
             inside = np.array(case.values)[inside]
-            volume = np.zeros(case.shape if len(case.shape) == 3 else (1, *case.shape), case.dtype)
+            volume = np.zeros(case.shape if len(case.shape) == 3 else (1, *case.shape), _dtype(case))
         z, y, x = case.corner
         volume[z : z + depth, y : y + h, x : x + w] = inside
         found.append((case, volume.reshape(case.shape)))

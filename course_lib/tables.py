@@ -111,7 +111,9 @@ def _table(path: Path, encoding: str) -> tuple[list[str], list[list[str]], list[
     if not rows:
         raise ValueError(f"{path} has column names ({', '.join(header)}) but no row below them.")
     if len(header) < 2:
-        raise ValueError(f"{path} has one column, {header[0]!r}; are its cells separated by , or ; or a tab?")
+        raise ValueError(
+            f"{path} has one column, {header[0][:40]!r}; are its cells separated by , or ; or a tab, not by blanks?"
+        )
     if "" in header:
         raise ValueError(
             f"{path}: column {header.index('') + 1} has no name in the first line; name it or take it out."
@@ -127,9 +129,10 @@ def _places(path: Path, header: list[str], named: dict[str, str | None]) -> dict
     wanted = ("item",) if place["annotator"] is place["label"] is None else ("annotator", "label", "item")
     for kind in wanted:
         if place[kind] is None:
+            numbered = " Or number the rows in a column `item`." if kind == "item" and len(wanted) == 1 else ""
             raise ValueError(
                 f"{path} has no column for the {kind}, one of {', '.join(COLUMNS[kind])}; its columns are "
-                f"{', '.join(header)}. Rename it, or say which it is: {kind}=... (--{kind})."
+                f"{', '.join(header)}. Rename it, or say which it is: {kind}=... (--{kind}).{numbered}"
             )
     return place
 

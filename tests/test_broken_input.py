@@ -1,6 +1,7 @@
 """`course report` on data that cannot be read: one clear line, and nothing written."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,6 +45,8 @@ TABLES = {  # what is wrong: (the file, what the error says)
     "two truths": ("item,annotator,label,truth\na,r,0,1\na,s,1,0\n", "line 3: another truth of 'a'"),
     "an open quote": (HEAD + 'a,"r,0\n', "line 2, has 2 cells"),
     "one column": ("label\n0\n1\n", "one column, 'label'"),
+    "blanks between cells": ("-1 2 " * 40 + "\n1 -1\n", "one column, '-1 2 -1 2 -1 2 -1 2 -1 2 -1 2 -1 2 -1 2 '; are"),
+    "rows without names": ("al,bo\n0,1\n1,1\n", "Or number the rows in a column `item`"),
     "Latin-1": (GOOD.replace("s", "J\u00f6rg").encode("latin-1"), "cannot be read as utf-8-sig"),
     "UTF-16": (GOOD.encode("utf-16"), "cannot be read as utf-8-sig"),
     "a picture": (b"\x89PNG\r\n\x1a\n\xff\xfe\x00", "cannot be read as utf-8-sig"),
@@ -129,6 +132,23 @@ FOLDERS = {
         "c2 has a picture but no mask",
     ),
     "masks without a picture": (changed(lambda root: saved(root / "images/c0.png", SQUARE)), "c0 has a picture but"),
+    "two pictures of a case": (
+        changed(lambda root: [saved(root / f"images/c1{suffix}", SQUARE) for suffix in (".png", ".tif")]),
+        "c1.tif and c1.png are two pictures of one case; keep one of them",
+    ),
+    "pictures of another kind": (
+        changed(lambda root: ((root / "images").mkdir(), (root / "images/c1.webp").touch())),
+        "images holds no picture (c1.webp); wanted one of each case",
+    ),
+    "grey pictures and one of colour": (
+        changed(
+            lambda root: (
+                [saved(root / f"{who}/c2.png", SQUARE) for who in ("al", "bo", "images")],
+                saved(root / "images/c1.png", np.stack([SQUARE] * 3, 2)),
+            )
+        ),
+        "one number of channels: that of c2 has 1, that of c1 has 3. Save all grey",
+    ),
     "a picture of another size": (
         changed(lambda root: saved(root / "images/c1.png", SQUARE[:5])),
         "images/c1.png has the size (5, 10)",
@@ -221,6 +241,15 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, monkeypatch):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/chapter.txt").write_text("years")
     refused(["t.csv", "--out", "thesis"], "thesis is not empty and was not made by `course`", tmp_path)
+
+
+def test_a_folder_that_cannot_be_replaced_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(GOOD)
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setattr("os.path.ismount", lambda path: Path(path).name == "disk")
+    refused(["t.csv", "--out", "disk"], "disk cannot be replaced as a whole", tmp_path)
+    assert CliRunner().invoke(app, ["report", "t.csv", "--out", "disk/report"]).exit_code == 0
 
 
 def test_a_report_among_the_masks_is_refused(tmp_path, monkeypatch):

@@ -146,6 +146,33 @@ def test_pictures_of_the_same_names_become_images(tmp_path):
     assert float(found.images.max()) == pytest.approx(0.2)
 
 
+@pytest.mark.parametrize("suffix", [".png", ".npy", ".tif"])
+def test_masks_of_one_bit_come_back_as_one_bit(tmp_path, suffix):
+    for name in ("al", "bo"):
+        saved(tmp_path / f"in/{name}/one{suffix}", SQUARE > 0)
+    found = Annotations.from_masks(tmp_path / "in")
+    (path,) = write_masks(tmp_path / "out", found, found.labels[:, 0])
+    back = np.load(path) if suffix == ".npy" else np.array(Image.open(path))
+    assert back.dtype == bool and (back == (SQUARE > 0)).all()
+
+
+def test_a_value_that_only_the_second_annotators_format_holds_is_written_whole(tmp_path):
+    saved(tmp_path / "in/al/one.png", SQUARE * 0)
+    saved(tmp_path / "in/bo/one.png", SQUARE.astype(np.uint16) * 300)
+    found = Annotations.from_masks(tmp_path / "in")
+    (path,) = write_masks(tmp_path / "out", found, found.labels[:, 1])
+    assert np.unique(np.array(Image.open(path))).tolist() == [0, 300]  # in 8 bits it would be 44
+
+
+def test_a_name_is_one_whether_its_umlaut_is_a_letter_or_two(tmp_path):
+    saved(tmp_path / "al/K\u00fche.png", SQUARE)
+    saved(tmp_path / "bo/Ku\u0308he.png", SQUARE)  # as a Mac writes it
+    saved(tmp_path / "images/Ku\u0308he.png", SQUARE)
+    (tmp_path / "bo/c2.png").mkdir()  # a folder is no mask, whatever its name
+    found = Annotations.from_masks(tmp_path)
+    assert found.item_names == ("K\u00fche",) and found.observed.all() and len(found.images) == 1
+
+
 def test_an_uncertainty_is_written_as_floats(tmp_path):
     saved(tmp_path / "in/al/one.png", SQUARE)
     saved(tmp_path / "in/al/two.png", SQUARE)

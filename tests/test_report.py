@@ -188,6 +188,51 @@ def test_little_agreement_and_lost_dominance_are_told():
     assert any("not row dominant" in line for line in advice.sentences(lost))
 
 
+def test_two_names_exchanged_and_one_given_too_rarely_are_told_apart():
+    A = torch.tensor([[0.9, 0.1], [0.1, 0.9]]).repeat(5, 1, 1)
+    A[3], A[4] = A[3].flip(0), torch.tensor([[0.95, 0.7], [0.05, 0.3]])
+    told = analyse(crowd(2000, L=2, A=A, per_item=None)).summary["next"]
+    assert any(line.startswith("annotator 4 mostly says") and "exchange the two" in line for line in told)
+    (rare,) = (line for line in told if line.startswith("annotator 5 mostly says 0 where the truth seems to be 1"))
+    assert "not the other way round" in rare and "exchange" not in rare
+    drawn = {"kind": "masks", "classes": ["0", "1"], "matrices": {"bo": A[4].tolist()}}
+    narrow = {"name": "bo", "worst_confusion": {"says": "0", "truth": "1", "probability": 0.7}}
+    assert advice._mostly(drawn, narrow).endswith("ask where they take the border to be, or what they leave out.")
+
+
+def test_who_marks_a_small_part_rightly_is_no_guesser():
+    drawn = analyse(crowd(60, L=2)).summary | {"kind": "masks", "classes": ["0", "1"], "annotators": []}
+    worst = {"says": "0", "truth": "1", "probability": 0.85}
+    person = {"name": "bo", "labels": 9, "skill": 0.57, "worst_confusion": worst}
+    few, any_way = [[0.99, 0.85], [0.01, 0.15]], [[0.86, 0.8], [0.14, 0.2]]
+    for A, guesses in ((few, False), (any_way, True)):
+        told = advice.sentences({**drawn, "annotators": [person], "matrices": {"bo": A}})
+        assert any(line.startswith("bo: labels that say next to nothing") for line in told) == guesses
+        assert any(line.startswith("bo mostly says 0") for line in told) != guesses
+
+
+def test_two_annotators_are_told_that_labels_alone_cannot_say_who_is_right():
+    A = torch.tensor([[[0.9, 0.3], [0.1, 0.7]], [[0.7, 0.1], [0.3, 0.9]]])
+    found = analyse(crowd(400, R=2, L=2, A=A, per_item=None)).summary
+    assert advice.TWO in advice.sentences({**found, "fused_by": EACH})
+    assert advice.TWO not in advice.sentences({**found, "fused_by": VOTE})  # the vote claims no more than it counts
+    assert advice.TWO not in analyse(crowd(200)).summary["next"]
+
+
+def test_doubts_that_the_given_truth_shows_too_small_are_told():
+    found = analyse(crowd(300)).summary
+    wrong = {"items": 100, "vote": 0.85, EACH: 0.8, "fused": 0.8}  # 20 wrong of 100, where 5 are expected: 6.9 sd
+    held = {**found, "fused_by": EACH, "accuracy_on_given_truth": wrong, "fused": {**found["fused"]}}
+    held["fused"]["expected_errors"] = 0.05
+    told = advice.sentences(held)[0]
+    assert told.startswith("Of the 100 items whose truth came along, 20.0% of the fused labels are wrong; the model")
+    assert "expects 5.0%" in told and told.endswith("Even the vote is right more often (85.0%).")
+    assert "vote" not in advice.sentences({**held, "accuracy_on_given_truth": {**wrong, "vote": 0.8}})[0]
+    for honest in ({**wrong, "fused": 0.89}, {}):  # 11 wrong are 2.8 sd
+        assert "whose truth" not in " ".join(advice.sentences({**held, "accuracy_on_given_truth": honest}))
+    assert "whose truth" not in " ".join(advice.sentences({**held, "fused_by": VOTE}))
+
+
 def test_the_given_truth_is_only_scored_never_read():
     data = crowd()
     blind, seen = analyse(Annotations(None, data.labels, 3)), analyse(data)
@@ -286,3 +331,7 @@ def test_a_second_report_takes_the_place_of_the_first(tmp_path):
     page = report(tmp_path / "t.csv", tmp_path / "out")
     assert page.exists() and (tmp_path / "out/fused.csv").exists()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "t.csv"]
+    (tmp_path / "link").symlink_to("out")
+    (tmp_path / "out/fused.csv").unlink()
+    assert report(tmp_path / "t.csv", tmp_path / "link").exists()
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "out/fused.csv").exists()

@@ -380,6 +380,19 @@ def test_the_advice_names_a_network_that_lost_the_truth():
     assert any(line.startswith(f"The {NET_EACH} foretold labels better, but it is not used") for line in told)
 
 
+def test_networks_that_all_lost_the_truth_say_nothing_of_the_pictures():
+    found = analyse(crowd_with_pictures(100), networks=False).summary
+    fits = [{"model": name, "behind": 0.1, "half": 0.01, "lost": "it marks nothing"} for name in (NET_EACH, NET_PIXELS)]
+    fits, looked = [*found["held_out"], *fits], {"why_not": "", "runs": [{"model": NET_EACH, "reduced": 8}]}
+    blind = {**found, "fused_by": EACH, "held_out": fits, "networks": looked}
+    told = advice.sentences(blind)[-1]
+    assert told.startswith(
+        "The networks cannot show whether the pictures help: it marks nothing. They saw one pixel in 8"
+    )
+    fits[-1] = {**fits[-1], "lost": ""}
+    assert "cannot show" not in " ".join(advice.sentences(blind))
+
+
 def test_left_out_takes_a_prior_of_each_item():
     prior = torch.tensor([[0.6, 0.4], [0.1, 0.9]])
     p = left_out(A_TWO[None], prior, torch.tensor([[0, 1], [0, 1]])).exp()

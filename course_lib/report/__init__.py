@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,9 +73,14 @@ def read(
 
 
 def check_out(out: Path) -> None:
-    """Raises FileExistsError if `out` holds what an earlier report did not write."""
+    """Raises FileExistsError if `out` holds what an earlier report did not write, OSError if it cannot be replaced."""
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).exists())):
         raise FileExistsError(f"{out} is not empty and was not made by `course`; name another folder with --out.")
+    place = out.resolve()
+    if os.path.ismount(place) or (place.exists() and not os.access(place.parent, os.W_OK)):
+        raise OSError(
+            f"{out} cannot be replaced as a whole, as a report is; name a folder within it: --out {out}/report."
+        )
 
 
 def write(data: Annotations, found: Found, out: str | Path, *, name: str = "your annotators") -> Path:
@@ -84,7 +90,7 @@ def write(data: Annotations, found: Found, out: str | Path, *, name: str = "your
     out = Path(out)
     check_out(out)
     text = page.html(data, found, name)
-    with whole_folder(out) as part:
+    with whole_folder(out.resolve()) as part:  # of a link, the folder it leads to
         (part / "report.html").write_text(text, encoding="utf-8", newline="\n")
         lines = 1 if found.A.numel() < MANY else None  # a crowd's matrices would be a million lines
         content = json.dumps(_plain(found.summary), indent=lines, ensure_ascii=False, allow_nan=False)

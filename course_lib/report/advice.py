@@ -33,12 +33,26 @@ COPIES = (
     "copied, and find out the truth of some 20 items drawn at random (chapter 19, exercises 19.3 and 19.4)."
 )
 PICTURES_DID_NOT_HELP = (
-    "The networks that looked at the pictures foretold labels no better, with as many pictures and as short a training "
-    "as here; the fused labels of this report are good to train one on."
+    "The networks that looked at the pictures foretold labels no better, or not clearly so, with as many pictures and "
+    "as short a training as here; the fused labels of this report are good to train one on."
 )
 LOST = (
     "The {model} foretold labels better, but it is not used: {lost}. It knows the annotators and has lost the truth; "
     "chapters 8 and 10 say how to keep it."
+)
+BLIND = (
+    "The networks cannot show whether the pictures help: {lost}. They saw one pixel in {reduced} along each side, so "
+    "that thin things vanish. The fused labels of this report do not hang on them; chapter 8 trains such networks with "
+    "care."
+)
+TWO = (
+    "There are two annotators, and where two differ labels alone cannot say who is right: other matrices explain the "
+    "same labels as well. Take skills and fused labels for a guess, and have a third label some 20 items where they "
+    "differ, or find out the truth of these."
+)
+NOT_ROW_DOMINANT = (
+    "A matrix for each annotator foretells labels best, but does not tell what the classes are called: use the fused "
+    "labels of this report only if they stand that comparison."
 )
 PICTURES_MAY_HELP = (
     "If there are pictures, let the report compare networks that look at them (--images), or train the network and the "
@@ -47,9 +61,10 @@ PICTURES_MAY_HELP = (
 
 
 def sentences(found: dict[str, Any]) -> list[str]:
-    """At most ten sentences, the gravest first; never empty."""
+    """At most a dozen sentences, the gravest first; never empty."""
     told = [
         *_about_size(found),
+        *_about_truth(found),
         *_about_agreement(found),
         *_about_annotators(found),
         *_about_dominance(found),
@@ -68,6 +83,22 @@ def _about_size(found: dict[str, Any]) -> list[str]:
     ]
 
 
+def _about_truth(found: dict[str, Any]) -> list[str]:
+    """Whether the doubts were too small, by the items whose truth came along; the vote promises nothing."""
+    known, promised = found["accuracy_on_given_truth"], found["fused"]["expected_errors"]
+    if not known or found["fused_by"] == VOTE:
+        return []
+    wrong = 1 - known["fused"]
+    if wrong - promised <= 3 * (max(promised * (1 - promised), 1e-9) / known["items"]) ** 0.5:
+        return []
+    better = f" Even the vote is right more often ({known['vote']:.1%})." if known["vote"] > known["fused"] else ""
+    return [
+        f"Of the {known['items']:,} items whose truth came along, {wrong:.1%} of the fused labels are wrong; the model "
+        f"expects {promised:.1%}. Its doubts are too small: annotators err together, or their matrices come from few "
+        f"labels. Look at items drawn at random, too, and not only at those in doubt (chapter 19).{better}"
+    ]
+
+
 def _about_agreement(found: dict[str, Any]) -> list[str]:
     agreed = found["agreement"]
     if agreed["same_label"] is None:
@@ -76,30 +107,27 @@ def _about_agreement(found: dict[str, Any]) -> list[str]:
             "labelled by a second annotator; then make this report again."
         ]
     alpha = agreed["krippendorff_alpha"]
+    two = [TWO] if len(found["annotators"]) == 2 and found["fused_by"] not in (*NETWORKS, VOTE) else []
     if found["kind"] == "masks" or alpha is None or alpha >= 0.667:
-        return []
+        return two
     return [
+        *two,
         f"Annotators agree little (Krippendorff's alpha {alpha:.2f}; below 0.667 he advises against conclusions). Read "
-        "the items most in doubt together, and make the instructions clearer, before you collect more labels."
+        "the items most in doubt together, and make the instructions clearer, before you collect more labels.",
     ]
 
 
 def _about_annotators(found: dict[str, Any]) -> list[str]:
     L, told = len(found["classes"]), []
     enough = [a for a in found["annotators"] if a["labels"] >= (10 * L if found["kind"] == "classes" else 1)]
-    guess = [a["name"] for a in enough if abs(a["skill"] - 1 / L) <= 0.1]
+    guess = [a["name"] for a in enough if abs(a["skill"] - 1 / L) <= 0.1 and not _marks_rightly(found, a["name"])]
     if guess:
         told.append(
             f"{_names(guess)}: labels that say next to nothing of the truth (skill near {1 / L:.2f}, a guess). Look "
             "at ten of them before you pay for more. A model with a matrix each already gives them no weight."
         )
     swapped = [a for a in enough if a["worst_confusion"]["probability"] > 0.5 and a["name"] not in guess]
-    for a in swapped[:2]:
-        worst = a["worst_confusion"]
-        told.append(
-            f"{a['name']} mostly says {worst['says']} where the truth seems to be {worst['truth']} "
-            f"({worst['probability']:.2f}): ask whether they use another scale or another name. Such labels are useful."
-        )
+    told += [_mostly(found, a) for a in swapped[:2]]
     sizes = [a for a in found["annotators"] if (ratio := a.get("area_ratio")) and not 0.67 <= ratio <= 1.5]
     if sizes:
         shown = ", ".join(f"{a['name']} {a['area_ratio']:.2f}" for a in sizes[:4])
@@ -108,6 +136,28 @@ def _about_annotators(found: dict[str, Any]) -> list[str]:
             "same thing? If so, say which is wanted, rather than fusing both."
         )
     return told
+
+
+def _marks_rightly(found: dict[str, Any], name: str) -> bool:
+    """Who draws a small part of a thing has a skill near a guess, and yet is right wherever something is marked."""
+    marked = found["matrices"][name][1:] if found["kind"] == "masks" else []
+    return any(max(row) > 3 * min(row) and max(row) > 0.05 for row in marked)
+
+
+def _mostly(found: dict[str, Any], annotator: dict[str, Any]) -> str:
+    """Two names exchanged, or one that is given too rarely: only the first is a matter of names."""
+    worst, classes = annotator["worst_confusion"], found["classes"]
+    i, j = classes.index(worst["says"]), classes.index(worst["truth"])
+    back = found["matrices"][annotator["name"]][j][i]  # says j where the truth is i
+    told = f"{annotator['name']} mostly says {worst['says']} where the truth seems to be {worst['truth']} "
+    told += f"({worst['probability']:.2f})"
+    if back > 0.5:
+        return (
+            f"{told}, and the other way round ({back:.2f}): ask whether they exchange the two. Such labels are useful."
+        )
+    if found["kind"] == "masks" and 0 in (i, j):
+        return f"{told}: ask where they take the border to be, or what they leave out."
+    return f"{told}, but not the other way round ({back:.2f}): show them some, and ask what they take for {classes[j]}."
 
 
 def _about_dominance(found: dict[str, Any]) -> list[str]:
@@ -141,10 +191,16 @@ def _about_model(found: dict[str, Any]) -> list[str]:
             "alone. Is the column of the items the right one?"
         ]
     told = BY_MODEL[chosen := found["fused_by"]]
+    if chosen == EACH and found["dominance"] <= 0:
+        told = NOT_ROW_DOMINANT
     if chosen in NETWORKS:
         return [told]
     if lost := [fit for fit in found["held_out"] if fit["lost"] and fit["behind"] < 0]:
         return [told, LOST.format(**lost[0])]
+    looked = [fit for fit in found["held_out"] if fit["model"] in NETWORKS]
+    reduced = max((run.get("reduced", 1) for run in found["networks"]["runs"]), default=1)
+    if reduced > 1 and all(fit["lost"] for fit in looked):
+        return [told, BLIND.format(lost=looked[0]["lost"], reduced=reduced)]
     if found["networks"]["runs"]:
         near = min((fit for fit in found["held_out"] if fit["model"] in NETWORKS), key=lambda fit: fit["behind"])
         clearly = found["kind"] == "classes" and chosen != VOTE and near["behind"] > (near["half"] or float("inf"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,13 +28,14 @@ def pictures_of(items: Sequence[str], folder: str | Path) -> Tensor:
     """
     folder = Path(folder).expanduser()
     found = _found(folder)
-    lacking = [item for item in items if item not in found]
+    called = [unicodedata.normalize("NFC", item) for item in items]
+    lacking = [item for item, name in zip(items, called, strict=True) if name not in found]
     if lacking:
         raise ValueError(
             f"{folder} has no picture of {len(lacking):,} of {len(items):,} items, such as {lacking[0]!r}; pictures "
             f"there are {', '.join(sorted(map(str, found))[:4])}, ... Are pictures called as items are?"
         )
-    paths = [found[item] for item in items]
+    paths = [found[name] for name in called]
     for item, own in zip(items, paths, strict=True):
         if len(own) > 1:
             raise ValueError(f"{own[0]} and {own[1].name} are two pictures of the item {item!r}; keep one of them.")
@@ -60,10 +62,11 @@ def _found(folder: Path) -> dict[str, list[Path]]:
         raise FileNotFoundError(f"wanted a folder of pictures; {folder} is none.")
     whole, found = {}, {}
     for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if (suffix := suffix_of(path)) in KNOWN and not any(part.startswith(".") for part in name.split("/")):
+        inside = path.relative_to(folder)
+        if suffix_of(path) in KNOWN and not path.is_dir() and not any(part.startswith(".") for part in inside.parts):
+            name = unicodedata.normalize("NFC", inside.as_posix())
             whole[name] = [path]
-            found.setdefault(name[: -len(suffix)], []).append(path)
+            found.setdefault(name[: -len(suffix_of(path))], []).append(path)
     if not found:
         there = ", ".join(sorted(path.name for path in folder.iterdir())[:4]) or "nothing"
         raise FileNotFoundError(f"{folder} holds no picture ({there}); wanted one of each item: {', '.join(KNOWN)}.")
