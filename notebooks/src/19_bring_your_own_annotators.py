@@ -964,8 +964,9 @@ for kind in KNOWS:
 # **What you should see, and why.** Where people err independently, most of these numbers lie between -2 and 2, and more of them
 # are above 0 than below: matrices learned from few labels are a little too sure of themselves. A 3 or a 4 now and then is no
 # alarm either: of twenty items only a few are expected to be wrong, and such small counts stray upwards further than a normal
-# distribution allows. Where people copy, the numbers are of another kind: the twenty items leave no doubt. This is the cheapest
-# insurance in the book. It works only with items drawn at random: among those most in doubt, many are wrong by promise.
+# distribution allows. Where people copy, the numbers are of another kind: the twenty items leave no doubt. Real people lie
+# between: hard items mislead many at once, so expect more mistakes than promised. This is the cheapest insurance in the book. It
+# works only with items drawn at random: among those most in doubt, many are wrong by promise.
 #
 # ```{exercise} Who copies from whom? (★★★, 25 minutes)
 # :label: ex-ch19-copies
