@@ -3,7 +3,6 @@ register, so that it cannot be fetched for you."""
 
 from __future__ import annotations
 
-import io
 import re
 import zipfile
 from collections.abc import Callable
@@ -12,12 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, one_hot
 
 from .annotations import MISSING
-from .files import base_folder, found
+from .files import base_folder, decoded, found
 
 CATEGORIES = ("flat", "human", "vehicle", "construction", "object", "nature", "sky")
 """The seven classes, in the order of their numbers."""
@@ -30,6 +28,7 @@ _PARTS = {
     "coarse": ("gtCoarse", "gtCoarse_labelIds"),
     "fine": ("gtFine", "gtFine_labelIds"),
 }
+_MODES = {"picture": "RGB"}
 _ZIPS = {"picture": "leftImg8bit_trainvaltest.zip", "coarse": "gtCoarse.zip", "fine": "gtFine_trainvaltest.zip"}
 
 
@@ -72,7 +71,7 @@ def cityscapes(
         )
     images, coarse, fine = [], [], []
     for name in names:
-        picture, *masks = (_pixels(read[part][name](), f"{name} ({part})", folder) for part in _PARTS)
+        picture, *masks = (decoded(read[p][name](), f"{name} ({p})", folder, _MODES.get(p)) for p in _PARTS)
         if any(mask.shape != picture.shape[:2] for mask in masks):
             raise ValueError(f"{name} under {folder} has a mask of another size than its picture. Copy the set again.")
         images.append(avg_pool2d(torch.from_numpy(picture).movedim(-1, 0).float() / 255, shrink))
@@ -102,14 +101,6 @@ def _files(folder: Path, part: str, split: str) -> dict[str, Callable[[], bytes]
             raise ValueError(f"expected {path} to be a whole zip, but it {found(path)}. Copy it again.") from None
         files = {name: (lambda name=name: archive.read(name)) for name in archive.namelist()}
     return {m[1]: read for name, read in files.items() if (m := wanted.fullmatch(name))}
-
-
-def _pixels(content: bytes, name: str, folder: Path) -> np.ndarray:
-    try:
-        image = Image.open(io.BytesIO(content))
-        return np.array(image.convert("RGB") if "picture" in name.rsplit("(", 1)[1] else image)
-    except (OSError, UnidentifiedImageError):
-        raise ValueError(f"expected {name} in {folder} to be a picture; it is damaged. Copy the set again.") from None
 
 
 def _shrunk(mask: Tensor, shrink: int) -> Tensor:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+from PIL import Image, UnidentifiedImageError
 from tqdm.auto import tqdm
 
 T = TypeVar("T")
@@ -136,6 +137,15 @@ def found(path: Path) -> str:
     return (
         f"is corrupted: {path.stat().st_size:,} bytes, cut short or another file; usual cause: an interrupted download"
     )
+
+
+def decoded(content: bytes, name: str, folder: Path, mode: str | None = None) -> np.ndarray:
+    """The pixels of a picture's bytes, in a mode of PIL or as they are. Raises ValueError for what is no picture."""
+    try:
+        image = Image.open(io.BytesIO(content))
+        return np.array(image.convert(mode) if mode else image)
+    except (OSError, UnidentifiedImageError):
+        raise ValueError(f"expected {name} in {folder} to be a picture; it is damaged. Copy the set again.") from None
 
 
 def download(

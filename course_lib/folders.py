@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -57,10 +58,23 @@ def masks_of_raters(root: str | Path, layout: str | tuple[str, tuple[str, ...]],
             raise ValueError(f"{cases[case, '']} has no masks; the pattern was {' and '.join(structures)}.")
         images.append(interpolate(x[None], (size, size), mode="bilinear", antialias=True)[0])
         labels.append(torch.stack(said))
-    channels = {len(x) for x in images}
-    if len(channels) > 1:
-        raise ValueError(f"pictures under {root} have {sorted(channels)} channels; a network wants one number of them.")
+    check_channels(root, {len(x): case for x, case in zip(images, names, strict=True)})
     return Annotations(torch.stack(images), torch.stack(labels), n_classes=len(structures) + 1, names=tuple(raters))
+
+
+def check_channels(root: Path, channels: dict[int, str]) -> None:
+    """Raises ValueError where there are several numbers of channels, each given with the name of a picture of it."""
+    if len(channels) > 1:
+        told = ", ".join(f"that of {name} has {n}" for n, name in sorted(channels.items()))
+        raise ValueError(f"pictures of {root} must have one number of channels: {told}. Save all grey, or all RGB.")
+
+
+def simpleitk(path: Path | str) -> ModuleType:
+    try:
+        import SimpleITK
+    except ImportError:
+        raise ImportError(f"{path} needs SimpleITK: pip install 'course_lib[medical-io]'.") from None
+    return SimpleITK
 
 
 def _matching(root: Path, pattern: str) -> dict[tuple[str, str], Path]:
@@ -77,17 +91,14 @@ def _matching(root: Path, pattern: str) -> dict[tuple[str, str], Path]:
 
 def read_picture(path: Path) -> Tensor:
     """A picture as float (C, H, W), its brightest value 1 (255 of 8-bit files)."""
+    sitk = simpleitk(path) if ".nii" in path.suffixes else None
     try:
-        if ".nii" in path.suffixes:
-            import SimpleITK
-
-            values = SimpleITK.GetArrayFromImage(SimpleITK.ReadImage(str(path))).astype(np.float32).squeeze()
+        if sitk is not None:
+            values = sitk.GetArrayFromImage(sitk.ReadImage(str(path))).astype(np.float32).squeeze()
         else:
             from skimage.io import imread
 
             values = imread(path)
-    except ImportError:
-        raise ImportError(f"{path} needs SimpleITK: pip install 'course_lib[medical-io]'.") from None
     except Exception as error:
         raise ValueError(f"{path} cannot be read as a picture ({type(error).__name__}): is it whole?") from None
     if values.ndim not in (2, 3) or (values.ndim == 3 and values.shape[2] > 4):

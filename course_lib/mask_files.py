@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from .folders import read_picture
+from .folders import read_picture, simpleitk
 
 FLAT = (".png", ".bmp", ".tif", ".tiff")
 VOLUMES = (".nii.gz", ".nii", ".nrrd", ".nhdr", ".mha", ".mhd", ".gipl", ".vtk", ".dcm")
@@ -50,7 +50,7 @@ def name_of(path: Path) -> str:
 def read_numbers(path: Path) -> tuple[np.ndarray, dict[str, tuple[float, ...]] | None]:
     """The numbers in a file, (H, W) or (D, H, W) with colours last if any, and its geometry if it has one."""
     geometry, pages, colours = None, 1, 1
-    sitk = None if suffix_of(path) in (".npy", *FLAT) else _simpleitk(path)
+    sitk = None if suffix_of(path) in (".npy", *FLAT) else simpleitk(path)
     try:
         if sitk is not None:
             image = sitk.ReadImage(str(path))
@@ -72,14 +72,6 @@ def read_numbers(path: Path) -> tuple[np.ndarray, dict[str, tuple[float, ...]] |
             f"{path} has {colours} colours a pixel; wanted one number, the class: save the mask as a grey picture."
         )
     return values, geometry
-
-
-def _simpleitk(path: Path | str) -> Any:
-    try:
-        import SimpleITK
-    except ImportError:
-        raise ImportError(f"{path} needs SimpleITK: pip install 'course_lib[medical-io]'.") from None
-    return SimpleITK
 
 
 def whole_numbers(path: Path, mask: np.ndarray, missing: int | None) -> np.ndarray:
@@ -136,7 +128,7 @@ def picture_of(path: Path, case: Case) -> Tensor:
 
 
 def to_image(case: Case, volume: np.ndarray) -> Any:
-    sitk = _simpleitk(case.name)
+    sitk = simpleitk(case.name)
     image = sitk.GetImageFromArray(volume)
     for key, value in (case.geometry or {}).items():
         getattr(image, f"Set{key.title()}")(value)
@@ -146,7 +138,7 @@ def to_image(case: Case, volume: np.ndarray) -> Any:
 def write_file(folder: Path, case: Case, volume: np.ndarray) -> None:
     suffix = ".nii.gz" if case.suffix == ".dcm" else case.suffix
     if case.geometry is not None:
-        _simpleitk(case.name).WriteImage(to_image(case, volume), str(folder / f"{case.name}{suffix}"))
+        simpleitk(case.name).WriteImage(to_image(case, volume), str(folder / f"{case.name}{suffix}"))
     elif suffix == ".npy" or volume.dtype.kind == "f":
         np.save(folder / f"{case.name}.npy", volume)
     else:

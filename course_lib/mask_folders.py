@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .annotations import MISSING, Annotations
 from .files import natural, whole_folder
+from .folders import check_channels
 from .mask_files import (
     FLAT,
     LOSSY,
@@ -27,6 +28,9 @@ from .mask_files import (
     whole_numbers,
     write_file,
 )
+
+KINDS = (".npy", *FLAT, *VOLUMES)
+"""What a mask may be."""
 
 IMAGES = ("images", "image", "pictures")
 """A folder of one of these names holds the pictures, not an annotator's masks."""
@@ -113,7 +117,7 @@ def _annotators(root: Path, images: str | Path | None) -> tuple[dict[str, dict[s
         raise FileNotFoundError(
             f"{root} holds no folder; wanted one for each annotator, such as {root.name}/alice/case1.png."
         )
-    pictures = _pictures(root, folders, images)
+    pictures = _pictures(folders, images)
     names = {case for files in annotators.values() for case in files}
     if pictures is not None and (odd := names ^ set(pictures)):
         one = min(odd, key=natural)
@@ -123,41 +127,33 @@ def _annotators(root: Path, images: str | Path | None) -> tuple[dict[str, dict[s
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """The masks in an annotator's folder by the name of their case; other files, notes for instance, are left out."""
-    found: dict[str, Path] = {}
-    for path in sorted(folder.iterdir(), key=lambda p: natural(p.name)):
-        suffix = suffix_of(path)
-        if suffix in LOSSY:
-            raise ValueError(f"{path}: {suffix} changes the values of a mask; save it as PNG.")
-        if path.name[0] == "." or path.is_dir() or suffix not in (".npy", *FLAT, *VOLUMES):
-            continue
-        case = name_of(path)
-        if case in found:
-            raise ValueError(f"{path} and {found[case].name} are two masks of one case; keep one of them.")
-        found[case] = path
-    if not found:
-        there = ", ".join(sorted(p.name for p in folder.iterdir())[:4]) or "nothing"
-        raise FileNotFoundError(f"{folder} holds no mask ({there}); wanted PNG, NPY, NIfTI or what SimpleITK reads.")
-    return found
+    """The masks in an annotator's folder by the name of their case."""
+    if lossy := [path for path in folder.iterdir() if suffix_of(path) in LOSSY]:
+        raise ValueError(f"{lossy[0]}: {suffix_of(lossy[0])} changes the values of a mask; save it as PNG.")
+    return _by_case(folder, KINDS, "mask")
 
 
-def _pictures(root: Path, folders: list[Path], images: str | Path | None) -> dict[str, Path] | None:
+def _pictures(folders: list[Path], images: str | Path | None) -> dict[str, Path] | None:
     inside = [p for p in folders if p.name.lower() in IMAGES]
     if images is None and not inside:
         return None
     folder = inside[0] if images is None else Path(images).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(f"wanted a folder of pictures; {folder} is none.")
-    known = (".npy", ".jpg", ".jpeg", *FLAT, *VOLUMES)
+    return _by_case(folder, (*KINDS, ".jpg", ".jpeg"), "picture")
+
+
+def _by_case(folder: Path, kinds: Sequence[str], what: str) -> dict[str, Path]:
+    """The files of these kinds by the name of their case; others, notes for instance, are left out."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir(), key=lambda p: natural(p.name)):
-        if path.name[0] == "." or path.is_dir() or suffix_of(path) not in known:
+        if path.name[0] == "." or path.is_dir() or suffix_of(path) not in kinds:
             continue
         if (first := found.setdefault(name_of(path), path)) != path:
-            raise ValueError(f"{path} and {first.name} are two pictures of one case; keep one of them.")
+            raise ValueError(f"{path} and {first.name} are two {what}s of one case; keep one of them.")
     if not found:
         there = ", ".join(sorted(p.name for p in folder.iterdir())[:4]) or "nothing"
-        raise FileNotFoundError(f"{folder} holds no picture ({there}); wanted one of each case: {', '.join(known)}.")
+        raise FileNotFoundError(f"{folder} holds no {what} ({there}); wanted one of each case: {', '.join(kinds)}.")
     return found
 
 
@@ -239,10 +235,7 @@ def _labels(cases: list[Case], said: list[dict], annotators: list[str], values: 
 
 def _stacked(root: Path, cases: list[Case], seen: list[Tensor]) -> Tensor:
     """(N, C, H, W), smaller pictures filled up with zeros."""
-    channels = {x.shape[1]: case.name for case, x in zip(reversed(cases), reversed(seen), strict=True)}
-    if len(channels) > 1:
-        told = ", ".join(f"that of {name} has {n}" for n, name in sorted(channels.items()))
-        raise ValueError(f"pictures of {root} must have one number of channels: {told}. Save all grey, or all RGB.")
+    check_channels(root, {x.shape[1]: case.name for case, x in zip(reversed(cases), reversed(seen), strict=True)})
     high, wide = (max(case.size[axis] for case in cases) for axis in (1, 2))
     pad = lambda x: torch.nn.functional.pad(x, (0, wide - x.shape[3], 0, high - x.shape[2]))  # noqa: E731
     return torch.cat([pad(x) for x in seen])

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from .files import base_folder, found
+from .files import base_folder, decoded, found
 
 _CHASE_BY_HAND = (
     "Nobody publishes a checksum, so it is not fetched for you: get it by hand from Kingston University, "
@@ -57,7 +54,7 @@ def chase_db1(root: str | Path | None = None, *, shrink: int = 1) -> Readings:
             f"expected Image_01L.jpg, Image_01L_1stHO.png, Image_01L_2ndHO.png, ... in {folder}; got {len(eyes)} "
             f"photographs, without {missing[:3]}. Copy the set again."
         )
-    pixels = lambda name, mode: torch.from_numpy(_picture(files[name], name, folder, mode))  # noqa: E731
+    pixels = lambda name, mode: torch.from_numpy(decoded(files[name], name, folder, mode))  # noqa: E731
     images = [pixels(f"Image_{e}.jpg", "RGB").movedim(-1, 0).float() / 255 for e in eyes]
     drawn = [[(pixels(f"Image_{e}_{o}HO.png", "L") > 0).float() for o in ("1st", "2nd")] for e in eyes]
     sizes = {tuple(x.shape[-2:]) for x in (*images, *(mask for pair in drawn for mask in pair))}
@@ -82,10 +79,3 @@ def _zipped(path: Path) -> dict[str, bytes]:
 
 def _loose(folder: Path) -> dict[str, bytes]:
     return {f.name: f.read_bytes() for f in folder.rglob("Image_*")}
-
-
-def _picture(content: bytes, name: str, folder: Path, mode: str) -> np.ndarray:
-    try:
-        return np.array(Image.open(io.BytesIO(content)).convert(mode))
-    except (OSError, UnidentifiedImageError):
-        raise ValueError(f"expected {name} in {folder} to be a picture; it is damaged. Copy the set again.") from None
